@@ -46,7 +46,9 @@ def _refuses(problem: Problem) -> str | None:
 def _forward_candidates(problem: Problem) -> tuple[Candidate, ...]:
     named = Operands.of(problem)
     if named.q.dtype == "f32":
-        return (candidate(rows=64, columns=32, warps=4), candidate(rows=32, columns=32, warps=4))
+        # Of tiles of 64 columns, threads draw what they need and no more.
+        whole = (candidate(rows=32, columns=64, warps=4),) if problem.number("p") else ()
+        return (*whole, candidate(rows=64, columns=32, warps=4), candidate(rows=32, columns=32, warps=4))
     if named.width > 64:
         ahead = tuple(
             candidate(rows=64, columns=64, warps=4, ahead=1, stages=stages)
@@ -78,7 +80,8 @@ def _backward_candidates(problem: Problem) -> tuple[Candidate, ...]:
     """The first launch takes tiles of rows × columns; the second, of k and v, its own."""
     named = Operands.of(problem)
     if named.q.dtype == "f32":
-        return (_pair((32, 32, 4, 2), (32, 32, 4, 2)), _pair((64, 32, 8, 2), (32, 64, 8, 2)))
+        whole = (_pair((32, 64, 4, 2), (32, 64, 4, 2)),) if problem.number("p") else ()
+        return (*whole, _pair((32, 32, 4, 2), (32, 32, 4, 2)), _pair((64, 32, 8, 2), (32, 64, 8, 2)))
     if named.width > 64:
         ahead = (_pair((64, 64, 4, 2), (64, 64, 4, 2), ahead=1),)
         return (

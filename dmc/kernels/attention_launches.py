@@ -51,7 +51,8 @@ def backward(problem: Problem, chosen: Candidate) -> Recipe:
     columns (Dao et al., 2022, algorithm 4). Scratch: two f32 of each row, and with dropout a bit of each probability.
     """
     shape, named = shape_of(problem, chosen), Operands.of(problem)
-    turned = shape_of(problem, candidate(chosen["k_warps"], rows=chosen["k_rows"], columns=chosen["k_columns"]))
+    tiles = {"rows": chosen["k_rows"], "columns": chosen["k_columns"], "k_columns": chosen["columns"]}
+    turned = shape_of(problem, candidate(chosen["k_warps"], **tiles))
     first = 5 if named.bias else 4
     inputs = (*operands(0, 1, 2, 3), _bias(problem, 4))
     numbers, mask = scratch(0, 1 if shape.stored else 0)
@@ -117,7 +118,7 @@ def _mask(shape: AttentionShape, q: TensorType) -> tuple[TensorType, ...]:
     """The packed bits that say what dropout keeps."""
     if shape.dropout is None or not shape.stored:
         return ()
-    return (TensorType("i8", (*q.shape[:2], shape.dropout.blocks, shape.rows)),)
+    return (TensorType(f"i{shape.dropout.lanes}", (*q.shape[:2], shape.dropout.blocks, shape.rows)),)
 
 
 def _bias(problem: Problem, index: int) -> Buffer:

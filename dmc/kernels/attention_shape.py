@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dmc.kernels.dropout import Dropout, Tile, dropout_of
 from dmc.kernels.implementation import Candidate
@@ -94,7 +94,9 @@ class Operands:
 
 
 def shape_of(problem: Problem, chosen: Candidate) -> AttentionShape:
-    """The static parameters of a problem's kernels, with the tiles of a candidate."""
+    """The static parameters of a problem's kernels, with the tiles of a candidate: rows × columns, and in the other
+    launch of a backward pass `k_columns`.
+    """
     named = Operands.of(problem)
     batch, heads, rows, width = named.q.shape
     columns, value_width, scale = named.k.shape[2], named.v.shape[3], problem.number("scale")
@@ -125,8 +127,7 @@ def shape_of(problem: Problem, chosen: Candidate) -> AttentionShape:
         factor=1.0 if named.bias else scale * math.log2(math.e),
         causal=bool(problem.get("causal", False)),
         dropout=dropout,
-        # Kernels find a byte of a head's mask by a number of 32 bits.
-        stored=dropout is not None and dropout.is_aligned and dropout.blocks * rows < 2**31,
+        stored=dropout is not None and _is_stored(dropout, rows, chosen.get("k_columns", tile.columns)),
         precision="ieee" if named.q.dtype == "f32" else "tf32",
         block_rows=chosen["rows"],
         block_columns=chosen["columns"],
@@ -134,6 +135,12 @@ def shape_of(problem: Problem, chosen: Candidate) -> AttentionShape:
         block_value=_block(value_width),
         stages=chosen.stages,
     )
+
+
+def _is_stored(dropout: Dropout, rows: int, other_columns: int) -> bool:
+    """Whether the tiles of both launches begin with whole blocks, which they find by a number of 32 bits."""
+    both = (dropout.tile, replace(dropout.tile, columns=other_columns))
+    return all(replace(dropout, tile=tile).is_aligned for tile in both) and dropout.blocks * rows < 2**31
 
 
 def _gradient(named: Operands, index: int) -> Strides:

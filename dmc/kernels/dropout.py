@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dmc.dropout import Share, share_of, share_of_attention
 from dmc.kernels.problem import Problem
 
-# Bits of an element, elements of a Philox block, and elements that share whole blocks: see `dmc.kernels.jit.philox`.
-BITS = 16
-LANES = 8
-GROUP = 32
+# Of a Philox block, and blocks that a group of neighbours in a row shares: see `dmc.kernels.jit.philox`.
+_BLOCK_BITS, _BLOCKS = 128, 4
+_ATTENTION = ("attention", "attention_backward")
 
 
 @dataclass(frozen=True)
 class Tile:
     """What a program draws for at once: rows × columns, by `most_warps` at most.
 
-    As the accumulator of a matrix product has them, rows are [rest, warps, pair, eight], columns `groups`: a thread
-    holds row r and row r + 8 of the 16 of its warp.
+    As the accumulator of a matrix product has them, rows are [rest, warps, pair, eight]: a thread holds row r and row
+    r + 8 of the 16 of its warp.
     """
 
     rows: int
@@ -44,30 +44,46 @@ class Tile:
         """How often the warps do."""
         return self.rows // (self.eight * self.pair * self.warps)
 
-    @property
-    def groups(self) -> int:
-        """Of 32 columns."""
-        return self.columns // GROUP
-
 
 @dataclass(frozen=True)
 class Dropout:
-    """An element is kept where its bits are ≥ `threshold`.
+    """An element is kept where its `bits` bits, 16 or 8, are ≥ `threshold`.
 
     blocks: those of a row; every row begins with new ones. scale: what kept elements are multiplied by. wide: the
     tensor has so many blocks that their numbers need 64 bits.
     """
 
     blocks: int
+    bits: int
     threshold: int
     scale: float
     wide: bool
     tile: Tile
 
     @property
+    def lanes(self) -> int:
+        """Elements of a block."""
+        return _BLOCK_BITS // self.bits
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of neighbours of a word."""
+        return 16 // self.bits
+
+    @property
+    def group(self) -> int:
+        """Neighbours in a row that share whole blocks."""
+        return _BLOCKS * self.lanes
+
+    @property
+    def groups(self) -> int:
+        """Of the columns of a tile."""
+        return self.tile.columns // self.group
+
+    @property
     def is_aligned(self) -> bool:
         """Whether the rows of a tile begin with a group, if it does."""
-        return self.tile.columns % GROUP == 0
+        return self.tile.columns % self.group == 0
 
 
 def dropout_of(problem: Problem, rows: int, columns: int, tile: Tile) -> Dropout | None:
@@ -75,12 +91,16 @@ def dropout_of(problem: Problem, rows: int, columns: int, tile: Tile) -> Dropout
     p = problem.number("p")
     if p <= 0.0:
         return None
-    blocks = -(-columns // GROUP) * (GROUP // LANES)
-    return Dropout(blocks, round(p * 2**BITS), 1.0 / (1.0 - p), rows * blocks >= 2**32, tile)
+    share = _share(problem)
+    blocks = -(-columns * share.bits // (_BLOCKS * _BLOCK_BITS)) * _BLOCKS
+    return Dropout(blocks, share.bits, share.threshold, share.scale, rows * blocks >= 2**32, tile)
 
 
 def refuses_dropout(problem: Problem) -> str | None:
     """Why no kernel drops as a problem wants it, or None."""
-    p = problem.number("p")
     # Such a threshold has more bits than an element.
-    return None if round(p * 2**BITS) < 2**BITS else f"drops everything (p = {p})"
+    return None if _share(problem).dropped < 1.0 else f"drops everything (p = {problem.number('p')})"
+
+
+def _share(problem: Problem) -> Share:
+    return (share_of_attention if problem.kind in _ATTENTION else share_of)(problem.number("p"))

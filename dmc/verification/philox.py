@@ -1,6 +1,6 @@
 """The random bits of `dmc.importer.composites.philox`, in numpy.
 
-Each block is computed once, for the eight elements that share it, in memory that stays in the cache.
+Each block is computed once, for all elements that share it, in memory that stays in the cache.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dmc.importer.composites.philox import GROUP, MULTIPLIERS, ROUNDS, WEYL
+from dmc.importer.composites.philox import MULTIPLIERS, ROUNDS, WEYL, group_of
 
 Words = NDArray[np.uint64]
 
@@ -22,10 +22,10 @@ _MASK, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _MULTIPLIERS = tuple(map(np.uint64, MULTIPLIERS))
 
 
-def uniform_bits(shape: Sequence[int], seed: int, draw: int) -> NDArray[np.uint16]:
-    """16 bits per element of `shape`. seed, draw: of 64 bits, signed or not."""
+def uniform_bits(shape: Sequence[int], seed: int, draw: int, bits: int = 16) -> NDArray[np.uint16] | NDArray[np.uint8]:
+    """16 or 8 bits per element of `shape`. seed, draw: of 64 bits, signed or not."""
     *_, columns = shape or (1,)
-    rows, per_row = math.prod(shape[:-1]), -(-columns // GROUP)
+    rows, per_row = math.prod(shape[:-1]), -(-columns // group_of(bits))
     groups = rows * per_row
     # Little-endian, so that the low half of a word comes first.
     words = np.empty((groups, _WORDS_OF_BLOCK, _BLOCKS_OF_GROUP), "<u4")
@@ -35,7 +35,9 @@ def uniform_bits(shape: Sequence[int], seed: int, draw: int) -> NDArray[np.uint1
         blocks = _words(first * _BLOCKS_OF_GROUP, len(part) * _BLOCKS_OF_GROUP, seed, draw)
         for word, each in enumerate(blocks):
             part[:, word] = each.reshape(-1, _BLOCKS_OF_GROUP)
-    return words.reshape(-1).view("<u2").reshape(rows, per_row * GROUP)[:, :columns].reshape(tuple(shape))
+    # [group, word, block, pair, neighbour]: of each word, the pairs follow each other by blocks.
+    numbers = words.view("<u2" if bits == 16 else "u1").reshape(groups, 4, 4, 16 // bits, 2).swapaxes(2, 3)
+    return numbers.reshape(rows, per_row * group_of(bits))[:, :columns].reshape(tuple(shape))
 
 
 def _words(first: int, count: int, seed: int, draw: int) -> tuple[Words, Words, Words, Words]:

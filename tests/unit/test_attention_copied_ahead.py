@@ -48,7 +48,7 @@ def ahead(wanted: Problem) -> list[Candidate]:
     st.sampled_from([40, 64]),
     st.sampled_from([(1, 1), (4, 2)]),
     st.booleans(),
-    st.sampled_from([0.0, 0.25]),
+    st.sampled_from([0.0, 0.25, 0.03]),
 )
 def test_every_candidate(
     dtype: str, rows: int, columns: int, width: int, heads: tuple[int, int], causal: bool, p: float
@@ -63,7 +63,7 @@ def test_every_candidate(
 # Over more tiles than there are slots.
 @pytest.mark.parametrize(
     ("dtype", "width", "causal", "p"),
-    [("bf16", 72, True, 0.25), ("f16", 96, False, 0.25), ("bf16", 128, True, 0.0), ("bf16", 128, False, 0.0)],
+    [("bf16", 72, True, 0.25), ("f16", 96, False, 0.03), ("bf16", 128, True, 0.0), ("bf16", 128, False, 0.0)],
 )
 def test_wide_heads(dtype: str, width: int, causal: bool, p: float) -> None:
     for wanted in both(dtype, 300, 330, width, heads=(2, 1) if causal else (1, 1), causal=causal, p=p):

@@ -15,15 +15,21 @@ from dmc.verification import philox
 OF_64_BITS = st.integers(-(2**63), 2**63 - 1)
 
 
-def _of_the_step(shape: list[int], seed: int, draw: int) -> list[int]:
-    return uniform_bits(shape, torch.tensor(seed), torch.tensor(draw)).tolist()
+def _of_the_step(shape: list[int], seed: int, draw: int, bits: int = 16) -> list[int]:
+    return uniform_bits(shape, torch.tensor(seed), torch.tensor(draw), bits).tolist()
 
 
-@given(st.lists(st.integers(0, 70), max_size=3).filter(lambda shape: math.prod(shape) < 5000), OF_64_BITS, OF_64_BITS)
-@example(shape=[70], seed=-1, draw=-1)
-@example(shape=[2, 3, 33], seed=5 + (7 << 32), draw=6 + (9 << 32))
-def test_any_shape_seed_and_draw(shape: list[int], seed: int, draw: int) -> None:
-    assert philox.uniform_bits(shape, seed, draw).tolist() == _of_the_step(shape, seed, draw)
+@given(
+    st.lists(st.integers(0, 70), max_size=3).filter(lambda shape: math.prod(shape) < 5000),
+    OF_64_BITS,
+    OF_64_BITS,
+    st.sampled_from([16, 8]),
+)
+@example(shape=[70], seed=-1, draw=-1, bits=16)
+@example(shape=[2, 3, 33], seed=5 + (7 << 32), draw=6 + (9 << 32), bits=16)
+@example(shape=[2, 3, 65], seed=5 + (7 << 32), draw=6 + (9 << 32), bits=8)
+def test_any_shape_seed_and_draw(shape: list[int], seed: int, draw: int, bits: int) -> None:
+    assert philox.uniform_bits(shape, seed, draw, bits).tolist() == _of_the_step(shape, seed, draw, bits)
 
 
 def test_across_the_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

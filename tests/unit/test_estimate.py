@@ -46,9 +46,9 @@ def _done_by_eager(request: Request, monkeypatch: pytest.MonkeyPatch) -> Amount:
     words: list[int] = []
     draw = draws.uniform_bits
 
-    def drawn(shape: Sequence[int], seed: int, number: int) -> Any:
+    def drawn(shape: Sequence[int], seed: int, number: int, bits: int) -> Any:
         words.append(math.prod(shape))
-        return draw(shape, seed, number)
+        return draw(shape, seed, number, bits)
 
     monkeypatch.setattr(draws, "uniform_bits", drawn)
     with FlopCounterMode(display=False) as flops, Made() as made:

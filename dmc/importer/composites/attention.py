@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dmc.dropout import share_of_attention
 from dmc.importer.composites.base import composite, differentiable
 from dmc.importer.composites.dropout import keep_scale
 
@@ -42,7 +43,7 @@ def attention(
     empty = total == 0.0
     probability = weight / torch.where(empty, 1.0, total)
     if p > 0.0:
-        probability = probability * keep_scale(list(probability.shape), seed, draw, p)
+        probability = probability * keep_scale(list(probability.shape), seed, draw, p, share_of_attention)
     out = probability.to(q.dtype) @ v
     # Infinity makes the recomputed probabilities of a fully masked row zero.
     logsumexp = torch.where(empty, float("inf"), peak + total.log())
@@ -72,7 +73,7 @@ def attention_backward(
     dprobability = _wide_product(dout, v.transpose(-1, -2))
     kept = probability
     if p > 0.0:
-        keep = keep_scale(list(probability.shape), seed, draw, p)
+        keep = keep_scale(list(probability.shape), seed, draw, p, share_of_attention)
         kept = probability * keep
         dprobability = dprobability * keep
     dv = kept.to(v.dtype).transpose(-1, -2) @ dout

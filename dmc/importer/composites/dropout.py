@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from dmc.dropout import Share, share_of
 from dmc.importer.composites.base import composite, differentiable
-from dmc.importer.composites.philox import BITS, uniform_bits
+from dmc.importer.composites.philox import uniform_bits
 
 
-def threshold(p: float) -> int:
-    """What is dropped with probability `p` draws less than this: `p` is rounded to 1/65536."""
-    return round(p * 2**BITS)
-
-
-def keep_scale(shape: list[int], seed: Tensor, draw: Tensor, p: float) -> Tensor:
-    """f32 tensor of `shape`: 1/(1-p), as in eager, with probability 1-p, else 0; seed and draw are int64 scalars."""
+def keep_scale(shape: list[int], seed: Tensor, draw: Tensor, p: float, share: Callable[[float], Share]) -> Tensor:
+    """f32 tensor of `shape`: the scale of `share(p)` where an element is kept, else 0; seed and draw are int64
+    scalars.
+    """
     if p >= 1.0:
         return torch.zeros(shape, dtype=torch.float32, device=seed.device)
-    keep = uniform_bits(shape, seed, draw) >= threshold(p)
-    return torch.where(keep, 1.0 / (1.0 - p), 0.0)
+    drawn = share(p)
+    keep = uniform_bits(shape, seed, draw, drawn.bits) >= drawn.threshold
+    return torch.where(keep, drawn.scale, 0.0)
 
 
 @composite("dropout(Tensor x, Tensor seed, Tensor draw, float p) -> Tensor")
 def dropout(x: Tensor, seed: Tensor, draw: Tensor, p: float) -> Tensor:
     """`x` with each element zeroed with probability `p`, the rest scaled by 1/(1-p); shape and dtype of `x`."""
-    return (x.float() * keep_scale(list(x.shape), seed, draw, p)).to(x.dtype)
+    return (x.float() * keep_scale(list(x.shape), seed, draw, p, share_of)).to(x.dtype)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

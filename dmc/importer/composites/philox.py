@@ -14,10 +14,6 @@ from torch import Tensor
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 7
-# Of what an element draws.
-BITS = 16
-# Elements that share whole blocks.
-GROUP = 32
 _MASK = 0xFFFFFFFF
 
 Words = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -36,26 +32,35 @@ def philox4x32(counter: Words, key: tuple[Tensor, Tensor]) -> Words:
     return a, b, c, d
 
 
-def uniform_bits(shape: list[int], seed: Tensor, draw: Tensor) -> Tensor:
-    """A number of 16 bits for each element of `shape`, int64; `seed` and `draw` are int64 scalars.
+def uniform_bits(shape: list[int], seed: Tensor, draw: Tensor, bits: int = 16) -> Tensor:
+    """A number of 16 or 8 bits for each element of `shape`, int64; `seed` and `draw` are int64 scalars.
 
     The key is the seed, the counter is (block's two halves, draw's two halves). Of the elements of a row, which is the
-    last dimension, each 32 share four blocks, and each word serves two neighbours: pair i of their 16 takes word i div
-    4 of block i mod 4, first its low half. Every row begins with new blocks. A thread that holds an accumulator of
-    tensor cores has pairs that are eight elements apart: so it draws whole blocks. Bits depend on the global index
-    alone, so they are the same however the tensor is split.
+    last dimension, each 32 share four blocks if they draw 16 bits, each 64 if they draw 8. Pair i of neighbours takes
+    its bits of block i mod 4, in the order of the words, low bits first. Every row begins with new blocks. A thread
+    that holds an accumulator of tensor cores has pairs that are eight elements apart: so it draws whole blocks. Bits
+    depend on the global index alone, so they are the same however the tensor is split.
     """
-    index = _index(shape, seed.device)
-    block = (index >> 5) * 4 + ((index >> 1) & 3)
+    index = _index(shape, seed.device, group_of(bits))
+    # A word has the bits of one pair, or of two.
+    of_word = 3 if bits == 16 else 4
+    block = (index >> (of_word + 2)) * 4 + ((index >> 1) & 3)
     words = philox4x32(
         (block & _MASK, (block >> 32) & _MASK, draw & _MASK, (draw >> 32) & _MASK),
         (seed & _MASK, (seed >> 32) & _MASK),
     )
-    which = (index >> 3) & 3
+    which = (index >> of_word) & 3
     first = torch.where(which == 0, words[0], words[1])
     second = torch.where(which == 2, words[2], words[3])
     word = torch.where(which < 2, first, second)
-    return torch.where((index & 1) == 0, word & 0xFFFF, word >> 16)
+    if bits == 8:
+        word = torch.where(((index >> 3) & 1) == 0, word & 0xFFFF, word >> 16)
+    return torch.where((index & 1) == 0, word & ((1 << bits) - 1), word >> bits)
+
+
+def group_of(bits: int) -> int:
+    """How many elements in a row share whole blocks, which have 128 bits, four at a time."""
+    return 4 * 128 // bits
 
 
 def words_of_elements(shape: list[int], seed: Tensor, draw: Tensor) -> Words:
@@ -75,7 +80,7 @@ def _multiply(word: Tensor, multiplier: int) -> tuple[Tensor, Tensor]:
     return product & _MASK, (product >> 32) & _MASK
 
 
-def _index(shape: list[int], device: torch.device) -> Tensor:
+def _index(shape: list[int], device: torch.device, group: int = 1) -> Tensor:
     """Row-major, of rows that are padded to whole groups."""
     # A sum of broadcast ranges, one per dimension: fuses into its consumer, where a reshaped range may not.
     index = torch.zeros([1] * len(shape), dtype=torch.int64, device=device)
@@ -84,5 +89,5 @@ def _index(shape: list[int], device: torch.device) -> Tensor:
         view = [1] * len(shape)
         view[dim] = shape[dim]
         index = index + torch.arange(shape[dim], dtype=torch.int64, device=device).view(view) * stride
-        stride *= shape[dim] if dim < len(shape) - 1 else -(-shape[dim] // GROUP) * GROUP
+        stride *= shape[dim] if dim < len(shape) - 1 else -(-shape[dim] // group) * group
     return index

@@ -11,7 +11,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-from dmc.kernels.jit.ahead_draws import bytes_stored, kept_by
+from dmc.kernels.jit.ahead_draws import bits_stored, kept_by
 from dmc.kernels.jit.ahead_tiles import (
     LAYOUT,
     TILE,
@@ -66,7 +66,7 @@ def _bits(mask, index, first_row, first, c: gl.constexpr):
     if c.dropout is None:
         return 0
     else:  # noqa: RET505 Triton compiles what is behind a return, whose types would have to agree.
-        return bytes_stored(mask, index, first_row, first, c)
+        return bits_stored(mask, index, first_row, first, c)
 
 
 @jit
@@ -75,7 +75,7 @@ def _slopes(probability, slope, sums, bits, c: gl.constexpr):
     if c.dropout is None:
         return probability, probability * (slope - sums)
     else:  # noqa: RET505
-        shared = gl.where(kept_by(bits), probability, 0.0)
+        shared = gl.where(kept_by(bits, c), probability, 0.0)
         return shared, shared * slope - probability * sums
 
 

@@ -1,17 +1,14 @@
 """What dropout keeps of a tile of attention, in Gluon: each thread draws whole blocks, for the elements that it holds.
 
-Of 32 neighbours, pair i takes word i div 4 of block i mod 4 (`dmc.kernels.jit.philox`). A thread of a product's
-accumulator holds pairs that are eight columns apart, so all that a block serves.
+Of a group of neighbours, pair i takes its bits of block i mod 4, in the order of words (`dmc.kernels.jit.philox`). A
+thread of a product's accumulator holds pairs that are eight columns apart, so all that a block serves.
 """
 
 from triton import constexpr_function
 from triton.experimental.gluon import language as gl
 
 from dmc.kernels.jit.ahead_tiles import LAYOUT, TILE, jit
-from dmc.kernels.jit.philox import packed, words
-
-# Of a row of a tile.
-_GROUPS = gl.constexpr(2)
+from dmc.kernels.jit.philox import is_kept, packed, words
 
 
 @constexpr_function
@@ -29,32 +26,32 @@ def _along(dim, rank, layout):
 
 
 @jit
-def _by_rows():
-    """A tile as [rows, groups, words, blocks, halves]."""
-    return gl.zeros([TILE, TILE], gl.int32, LAYOUT).reshape([TILE, _GROUPS, 4, 4, 2])
+def _by_rows(dropout: gl.constexpr):
+    """A tile as [rows, groups, words, pairs, blocks, neighbours]."""
+    return gl.zeros([TILE, TILE], gl.int32, LAYOUT).reshape([TILE, dropout.groups, 4, dropout.pairs, 4, 2])
 
 
 @jit
-def _by_columns():
-    """A transposed tile as [groups, words, blocks, halves, rows]."""
-    return gl.zeros([TILE, TILE], gl.int32, LAYOUT).reshape([_GROUPS, 4, 4, 2, TILE])
+def _by_columns(dropout: gl.constexpr):
+    """A transposed tile as [groups, pairs of all words, blocks, neighbours, rows]."""
+    return gl.zeros([TILE, TILE], gl.int32, LAYOUT).reshape([dropout.groups, 4 * dropout.pairs, 4, 2, TILE])
 
 
 @jit
-def _blocks(first_row, first_column):
+def _blocks(first_row, first_column, dropout: gl.constexpr):
     """The row of each block of a tile, and its number in it: [rows, groups, blocks]."""
-    layout: gl.constexpr = _without([2, 4], _by_rows().type.layout)
+    layout: gl.constexpr = _without([2, 3, 5], _by_rows(dropout).type.layout)
     row = gl.arange(0, TILE, _along(0, 3, layout))[:, None, None]
-    group = gl.arange(0, _GROUPS, _along(1, 3, layout))[None, :, None]
+    group = gl.arange(0, dropout.groups, _along(1, 3, layout))[None, :, None]
     block = gl.arange(0, 4, _along(2, 3, layout))[None, None, :]
-    return first_row + row, first_column // 8 + group * 4 + block
+    return first_row + row, first_column // dropout.lanes + group * 4 + block
 
 
 @jit
 def drawn(seed, draw, first_row, first_column, c: gl.constexpr):
     """The words of the blocks of a tile, four of [rows, groups, blocks]; `first_row`: among the rows of all heads."""
     dropout: gl.constexpr = c.dropout
-    row, block = _blocks(first_row, first_column)
+    row, block = _blocks(first_row, first_column, dropout)
     if dropout.wide:
         return words(row.to(gl.int64) * dropout.blocks + block, seed, draw, True)
     else:  # noqa: RET505 Triton compiles what is behind a return, whose types would have to agree.
@@ -64,23 +61,26 @@ def drawn(seed, draw, first_row, first_column, c: gl.constexpr):
 @jit
 def kept(drawn_words, c: gl.constexpr):
     """Which elements of a tile are kept by the words that were drawn: booleans [64, 64]."""
-    layout: gl.constexpr = _by_rows().type.layout
-    a, b = drawn_words[0][:, :, None, :, None], drawn_words[1][:, :, None, :, None]
-    x, y = drawn_words[2][:, :, None, :, None], drawn_words[3][:, :, None, :, None]
-    which = gl.arange(0, 4, _along(2, 5, layout))[None, None, :, None, None]
-    half = gl.arange(0, 2, _along(4, 5, layout))[None, None, None, None, :]
+    dropout: gl.constexpr = c.dropout
+    layout: gl.constexpr = _by_rows(dropout).type.layout
+    a, b = drawn_words[0][:, :, None, None, :, None], drawn_words[1][:, :, None, None, :, None]
+    x, y = drawn_words[2][:, :, None, None, :, None], drawn_words[3][:, :, None, None, :, None]
+    which = gl.arange(0, 4, _along(2, 6, layout))[None, None, :, None, None, None]
+    pair = gl.arange(0, dropout.pairs, _along(3, 6, layout))[None, None, None, :, None, None]
+    neighbour = gl.arange(0, 2, _along(5, 6, layout))[None, None, None, None, None, :]
     word = gl.where(which < 2, gl.where(which == 0, a, b), gl.where(which == 2, x, y))
-    bits = (word >> (half * 16).to(gl.uint32)) & 0xFFFF
-    return gl.convert_layout((bits >= c.dropout.threshold).reshape([TILE, TILE]), LAYOUT, assert_trivial=True)
+    keep = is_kept(word, pair * 2 + neighbour, dropout)
+    return gl.convert_layout(keep.reshape([TILE, TILE]), LAYOUT, assert_trivial=True)
 
 
 @jit
 def stored(mask, drawn_words, index, first_row, first_column, c: gl.constexpr):
-    """Stores which elements of a tile are kept: for each block of a row a byte, [heads, blocks, rows]."""
+    """Stores which elements of a tile are kept: for each block of a row 8 or 16 bits, [heads, blocks, rows]."""
     dropout: gl.constexpr = c.dropout
-    row, block = _blocks(first_row, first_column)
+    row, block = _blocks(first_row, first_column, dropout)
     address = mask + index.to(gl.int64) * (dropout.blocks * c.rows) + block * c.rows + row
-    bits = packed(drawn_words[0], drawn_words[1], drawn_words[2], drawn_words[3], dropout).to(gl.int8)
+    bits = packed(drawn_words[0], drawn_words[1], drawn_words[2], drawn_words[3], dropout)
+    bits = bits.to(mask.dtype.element_ty)
     if c.rows % TILE == 0 and c.columns % TILE == 0:
         gl.store(address, bits)
     else:
@@ -88,14 +88,14 @@ def stored(mask, drawn_words, index, first_row, first_column, c: gl.constexpr):
 
 
 @jit
-def bytes_stored(mask, index, first_row, first_column, c: gl.constexpr):
+def bits_stored(mask, index, first_row, first_column, c: gl.constexpr):
     """What `stored` left of a tile: [groups, blocks, rows]."""
     dropout: gl.constexpr = c.dropout
-    layout: gl.constexpr = _without([1, 3], _by_columns().type.layout)
-    group = gl.arange(0, _GROUPS, _along(0, 3, layout))[:, None, None]
+    layout: gl.constexpr = _without([1, 3], _by_columns(dropout).type.layout)
+    group = gl.arange(0, dropout.groups, _along(0, 3, layout))[:, None, None]
     block = gl.arange(0, 4, _along(1, 3, layout))[None, :, None]
     row = gl.arange(0, TILE, _along(2, 3, layout))[None, None, :]
-    row, block = first_row + row, first_column // 8 + group * 4 + block
+    row, block = first_row + row, first_column // dropout.lanes + group * 4 + block
     address = mask + index.to(gl.int64) * (dropout.blocks * c.rows) + block * c.rows + row
     if c.rows % TILE == 0 and c.columns % TILE == 0:
         return gl.load(address)
@@ -104,11 +104,12 @@ def bytes_stored(mask, index, first_row, first_column, c: gl.constexpr):
 
 
 @jit
-def kept_by(bits):
-    """Which elements of a tile are kept, transposed: booleans [columns, rows], by `bytes_stored`."""
-    layout: gl.constexpr = _by_columns().type.layout
-    word = gl.arange(0, 4, _along(1, 5, layout))[None, :, None, None, None]
-    half = gl.arange(0, 2, _along(3, 5, layout))[None, None, None, :, None]
+def kept_by(bits, c: gl.constexpr):
+    """Which elements of a tile are kept, transposed: booleans [columns, rows], by `bits_stored`."""
+    dropout: gl.constexpr = c.dropout
+    layout: gl.constexpr = _by_columns(dropout).type.layout
+    pair = gl.arange(0, 4 * dropout.pairs, _along(1, 5, layout))[None, :, None, None, None]
+    neighbour = gl.arange(0, 2, _along(3, 5, layout))[None, None, None, :, None]
     bits = bits.to(gl.int32)[:, None, :, :][:, :, :, None, :]
-    keep = (bits & (1 << (word * 2 + half))) != 0
+    keep = (bits & (1 << (pair * 2 + neighbour))) != 0
     return gl.convert_layout(keep.reshape([TILE, TILE]), LAYOUT, assert_trivial=True)

@@ -121,7 +121,7 @@ def kept_tile(seed, draw, place, first_row, first_column, c: tl.constexpr):
 
 @triton.jit
 def _mask_of(mask, index, c: tl.constexpr):
-    """Where the packed bits of a head begin: for each column of blocks a byte a row."""
+    """Where the packed bits of a head begin: for each column of blocks 8 or 16 a row."""
     return mask + index.to(tl.int64) * (c.dropout.blocks * c.rows)
 
 
@@ -132,10 +132,11 @@ def kept_and_stored(mask, seed, draw, index, place, first_row, first_column, c: 
         return kept_tile(seed, draw, place, first_row, first_column, c)
     dropout: tl.constexpr = c.dropout
     row, block = blocks(dropout)
-    row, block = first_row + row, first_column // 8 + block
+    row, block = first_row + row, first_column // dropout.lanes + block
     x, y, z, w = words_of(place * c.rows + row, block, tl.load(seed), tl.load(draw), dropout)
     inside = (row < c.rows) & (block < dropout.blocks)
-    tl.store(_mask_of(mask, index, c) + block * c.rows + row, packed(x, y, z, w, dropout).to(tl.int8), mask=inside)
+    kept_ones = packed(x, y, z, w, dropout).to(mask.dtype.element_ty)
+    tl.store(_mask_of(mask, index, c) + block * c.rows + row, kept_ones, mask=inside)
     return spread(x, y, z, w, dropout)
 
 
@@ -144,10 +145,10 @@ def kept_as_stored(mask, seed, draw, index, place, first_row, first_column, c: t
     """`kept_tile` transposed, from what `kept_and_stored` left."""
     if not c.stored:
         return kept_tile(seed, draw, place, first_row, first_column, c).T
-    row = first_row + tl.arange(0, c.block_rows)
-    block = first_column // 8 + tl.arange(0, c.block_columns // 8)
-    address = _mask_of(mask, index, c) + block[:, None] * c.rows + row[None, :]
     dropout: tl.constexpr = c.dropout
+    row = first_row + tl.arange(0, c.block_rows)
+    block = first_column // dropout.lanes + tl.arange(0, c.block_columns // dropout.lanes)
+    address = _mask_of(mask, index, c) + block[:, None] * c.rows + row[None, :]
     if c.rows % c.block_rows == 0 and c.columns % c.block_columns == 0:
         return expanded(tl.load(address), dropout)
     inside = (block < dropout.blocks)[:, None] & (row < c.rows)[None, :]

@@ -1,9 +1,9 @@
 """Dropout masks by Philox4x32, bit for bit those of the composite `dropout`.
 
-A block has four words of 32 bits, a word serves two neighbours, and 32 elements in a row, whose first begin with new
-blocks, share four blocks: pair i of
-their 16 takes word i div 4 of block i mod 4. Pairs that are eight elements apart are what a thread holds of the
-accumulator of a matrix product, so that it computes whole blocks, and nobody else does. `dropout` is a `Dropout`.
+A block has four words of 32 bits, a word serves one pair of neighbours, or two where an element draws 8 bits, and a
+group of 32 or 64 elements in a row, whose first begin with new blocks, shares four blocks: pair i takes its bits of
+block i mod 4, in the order of the words, low bits first. Pairs that are eight elements apart are what a thread holds of
+the accumulator of a matrix product, so that it computes whole blocks, and nobody else does. `dropout` is a `Dropout`.
 """
 
 import triton
@@ -54,11 +54,12 @@ def blocks(dropout: tl.constexpr):
     The order decides who computes a block, not what.
     """
     t: tl.constexpr = dropout.tile
-    place = tl.arange(0, t.rows * t.groups * 4)
+    groups: tl.constexpr = dropout.groups
+    place = tl.arange(0, t.rows * groups * 4)
     row = place // 4 % t.eight + place // (4 * t.eight) % t.warps * (t.pair * t.eight)
     across = place // (4 * t.eight * t.warps)
-    row += across // t.groups % t.pair * t.eight + across // (t.groups * t.pair) * (t.warps * t.pair * t.eight)
-    return row, place % 4 + across % t.groups * 4
+    row += across // groups % t.pair * t.eight + across // (groups * t.pair) * (t.warps * t.pair * t.eight)
+    return row, place % 4 + across % groups * 4
 
 
 @triton.jit
@@ -74,41 +75,57 @@ def words_of(row, block, seed, draw, dropout: tl.constexpr):
 def spread(a, b, c, d, dropout: tl.constexpr):
     """Which elements of a tile are kept by the words of its `blocks`: booleans [rows, columns]."""
     t: tl.constexpr = dropout.tile
+    pairs: tl.constexpr = dropout.pairs
     word = tl.join(tl.join(a, c), tl.join(b, d)).reshape(a.shape[0], 4)
-    half = (word[:, :, None] >> (tl.arange(0, 2) * 16).to(tl.uint32)[None, None, :]) & 0xFFFF
-    # [rest, pair, groups, warps, eight, block, word, half] in `blocks`.
-    split = (half >= dropout.threshold).reshape(t.rest, t.pair, t.groups, t.warps, t.eight, 4, 4, 2)
-    return split.permute(0, 3, 1, 4, 2, 6, 5, 7).reshape(t.rows, t.columns)
+    kept_ones = is_kept(word[:, :, None], tl.arange(0, 2 * pairs)[None, None, :], dropout)
+    # [rest, pair of rows, groups, warps, eight, block, word, pair, neighbour] in `blocks`.
+    split = kept_ones.reshape(t.rest, t.pair, dropout.groups, t.warps, t.eight, 4, 4, pairs, 2)
+    return split.permute(0, 3, 1, 4, 2, 6, 7, 5, 8).reshape(t.rows, t.columns)
 
 
 @triton.jit
-def _bit(word, place: tl.constexpr, dropout: tl.constexpr):
-    low = ((word & 0xFFFF) >= dropout.threshold).to(tl.uint32) << place
-    return low | (((word >> 16) >= dropout.threshold).to(tl.uint32) << (place + 1))
+def is_kept(word, number, dropout: tl.constexpr):
+    """Whether the elements are kept that take these numbers of their words, counted from the low bits."""
+    # Moved to the top, where lower bits do not decide: the last number is there already.
+    return (word << (32 - dropout.bits - number * dropout.bits).to(tl.uint32)) >= dropout.threshold << (
+        32 - dropout.bits
+    )
+
+
+@triton.jit
+def _bits_of(word, place: tl.constexpr, dropout: tl.constexpr):
+    bits: tl.constexpr = dropout.bits
+    lowest: tl.constexpr = dropout.threshold << (32 - bits)
+    kept_ones = word & 0
+    for number in tl.static_range(32 // bits):
+        kept_ones |= ((word << (32 - bits - number * bits)) >= lowest).to(tl.uint32) << (place * (32 // bits) + number)
+    return kept_ones
 
 
 @triton.jit
 def packed(a, b, c, d, dropout: tl.constexpr):
     """Which elements are kept by the words of blocks, a bit for each: uint32, of the shape of the words."""
-    return _bit(a, 0, dropout) | _bit(b, 2, dropout) | _bit(c, 4, dropout) | _bit(d, 6, dropout)
+    return _bits_of(a, 0, dropout) | _bits_of(b, 1, dropout) | _bits_of(c, 2, dropout) | _bits_of(d, 3, dropout)
 
 
 @triton.jit
 def expanded(bits, dropout: tl.constexpr):
     """The bits of `packed`, [blocks, rows], as booleans, [columns, rows]."""
     t: tl.constexpr = dropout.tile
-    lane = 1 << (tl.arange(0, 4)[:, None, None, None] * 2 + tl.arange(0, 2)[None, None, :, None])
-    return ((bits.to(tl.int32).reshape(t.groups, 1, 4, 1, t.rows) & lane[None]) != 0).reshape(t.columns, t.rows)
+    pair = tl.arange(0, 4 * dropout.pairs)[:, None, None, None]
+    lane = 1 << (pair * 2 + tl.arange(0, 2)[None, None, :, None])
+    return ((bits.to(tl.int32).reshape(dropout.groups, 1, 4, 1, t.rows) & lane[None]) != 0).reshape(t.columns, t.rows)
 
 
 @triton.jit
 def _kept_elements(index, seed, draw, dropout: tl.constexpr):
     """Whether to keep the elements at `index`, of padded rows: a block for each, for tiles that are no whole groups."""
-    block = index // 32 * 4 + index // 2 % 4
+    pairs: tl.constexpr = dropout.pairs
+    block = index // (32 * pairs) * 4 + index // 2 % 4
     a, b, c, d = words(block if dropout.wide else block.to(tl.uint32), seed, draw, dropout.wide)
-    which = (index // 8 % 4).to(tl.int32)
+    which = (index // (8 * pairs) % 4).to(tl.int32)
     word = tl.where(which < 2, tl.where(which == 0, a, b), tl.where(which == 2, c, d))
-    return ((word >> (index % 2 * 16).to(tl.uint32)) & 0xFFFF) >= dropout.threshold
+    return is_kept(word, index // 8 % pairs * 2 + index % 2, dropout)
 
 
 @triton.jit
@@ -116,8 +133,8 @@ def kept(first_row, first_column, seed, draw, dropout: tl.constexpr):
     """Which elements of a tile are kept, [rows, columns]. `first_row` counts all rows that the tensor has."""
     if dropout.is_aligned:
         row, block = blocks(dropout)
-        a, b, c, d = words_of(first_row + row, first_column // 8 + block, seed, draw, dropout)
+        a, b, c, d = words_of(first_row + row, first_column // dropout.lanes + block, seed, draw, dropout)
         return spread(a, b, c, d, dropout)
     row = first_row + tl.arange(0, dropout.tile.rows).to(tl.int64)
     column = first_column + tl.arange(0, dropout.tile.columns)
-    return _kept_elements(row[:, None] * (dropout.blocks * 8) + column[None, :], seed, draw, dropout)
+    return _kept_elements(row[:, None] * (dropout.blocks * dropout.lanes) + column[None, :], seed, draw, dropout)

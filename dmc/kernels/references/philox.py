@@ -18,9 +18,11 @@ def keep_scale(problem: Problem, shape: tuple[int, ...], first: int, seed: Tenso
     dropout = dropout_of(problem, first + rows, shape[-1], Tile(1, shape[-1], 1))
     assert dropout is not None, "something is dropped"
     block = torch.arange(first * dropout.blocks, (first + rows) * dropout.blocks, device=seed.device).view(-1, 4)
-    # [groups, word, block, half]
+    # [groups, word, block, number], of whose numbers each two are neighbours.
     word = torch.stack(_words(block, seed, draw), 1)
-    bits = torch.stack((word & 0xFFFF, word >> 16), 3).reshape(rows, -1)[:, : shape[-1]]
+    begins = torch.arange(0, 32, dropout.bits, device=seed.device)
+    numbers = (word[..., None] >> begins) & ((1 << dropout.bits) - 1)
+    bits = numbers.unflatten(-1, (dropout.pairs, 2)).transpose(2, 3).reshape(rows, -1)[:, : shape[-1]]
     return (bits >= dropout.threshold).double().mul_(dropout.scale).reshape(shape)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dmc.dropout import share_of
 from dmc.errors import ImportFailure
-from dmc.importer.composites.dropout import threshold
-from dmc.importer.composites.philox import BITS, uniform_bits
+from dmc.importer.composites.philox import uniform_bits
 from dmc.importer.forward.random_numbers.streams import Stream
 
 MAX_SITES = 1 << 14
@@ -55,10 +55,10 @@ class Randomness:
 
     def draw(self, p: float) -> Tensor:
         """A number, int64 [], unique to this place and step, to drop by with probability `p`."""
-        rounded = threshold(p) / 2**BITS
+        rounded = share_of(p).dropped
         # Kept elements are scaled by 1 / (1 - p), so the mean changes where `rounded` is another share.
         if not 0 < rounded < 1 or abs(rounded - p) > _OFF * (1 - p):
-            fact = f"drops with probability {p}, which rounds to {rounded:g} in steps of 1/{2**BITS}"
+            fact = f"drops with probability {p}, which rounds to {rounded:g} in steps of 1/{2 ** share_of(p).bits}"
             raise ImportFailure(None, fact, hint="use exactly 0 or 1, or a probability further from them")
         return self._site()
 
@@ -73,7 +73,7 @@ class Randomness:
         if not 0.0 <= p <= 1.0:
             raise ImportFailure(None, f"draws with probability {p}", hint="use one between 0 and 1")
         draw = self.draw(1.0 - p) if 0.0 < p < 1.0 else self._site()
-        return (uniform_bits(list(x.shape), self.seed, draw) >= threshold(1.0 - p)).to(x.dtype)
+        return (uniform_bits(list(x.shape), self.seed, draw) >= share_of(1.0 - p).threshold).to(x.dtype)
 
     def _site(self) -> Tensor:
         if self.is_mapped:
