@@ -7,6 +7,7 @@
 * decisions: the decision for an operation
 * choice: chooses a decision: the fewest bytes moved
 * propagation: all decisions: forward, backward, forward
+* lookups: embeddings looked up where the columns of their tables are
 * wishes: the backward sweep: the preferences of a value's readers
 * attributes: decisions as attributes, and back
 * table: decisions as readable text

@@ -16,6 +16,7 @@ from dmc.analysis.loops.rules import captured, loops_of
 from dmc.analysis.loops.splats import is_splat, is_zero
 from dmc.analysis.sharding.choice import Choice, Operand, choose, movement_bytes
 from dmc.analysis.sharding.decisions import LOOP, Decision, Ends, is_decided, key_of, tensor_of
+from dmc.analysis.sharding.lookups import by_columns
 from dmc.analysis.sharding.pins import Pin
 from dmc.analysis.sharding.wishes import wishes_of
 from dmc.mesh import Mesh
@@ -41,7 +42,8 @@ def propagate(
     wishes = wishes_of(tuple(first.decisions.values()), _returned(function, ends), fixed, pins)
     second = _Sweep(mesh, ends, fixed, pins, wishes)
     second.run(function)
-    return tuple(second.decisions.values())
+    (block,) = function.body.blocks
+    return by_columns(tuple(second.decisions.values()), block, ends, mesh)
 
 
 def _returned(function: func.FuncOp, ends: Ends) -> list[tuple[ir.Value, Placement]]:
