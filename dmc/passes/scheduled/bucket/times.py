@@ -73,10 +73,13 @@ class BucketTimes:
         return min(self._begins[member.reader], self._slack[member.place])
 
     def _deadlines(self, members: Sequence[Member]) -> dict[int, float]:
-        """For each member, when its lane must be free again for no kernel to wait for what follows on it."""
+        """For each member, when its lane must be free again for no kernel to wait for what follows on it.
+
+        What is read first goes first, as in a schedule, although it may start later in the order of the block.
+        """
         slack: dict[int, float] = {}
         latest: defaultdict[Axes, float] = defaultdict(lambda: inf)
-        for member in reversed(members):
+        for member in sorted(members, key=lambda member: (member.reader, member.place), reverse=True):
             axes = _axes(member)
             slack[member.place] = latest[axes]
             wanted = min(latest[axes], self._begins[member.reader])
