@@ -81,8 +81,11 @@ def _met(job: Job, arenas: Sequence[Any], memories: Sequence[Memory]) -> list[Ch
     return channels
 
 
+# Where a rank copies its own piece, and where a neighbour brings it back.
+@pytest.mark.parametrize("brought", [0, COUNT])
 @pytest.mark.parametrize("seed", range(4))
-def test_movements_are_those_of_the_interpreter(seed: int) -> None:
+def test_movements_are_those_of_the_interpreter(seed: int, brought: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "_BROUGHT_BYTES", brought)
     draw = np.random.default_rng(seed)
     kinds: list[CollectiveKind] = [KINDS[i] for i in draw.integers(0, len(KINDS), 40)]
     job, memories = _job(kinds), [Memory(10 * seed + rank) for rank in range(RANKS)]

@@ -8,7 +8,11 @@ latency is lower there, and movements between hosts.
 A movement has four parts, all on the stream of its lane: each member tells the others that its source is ready, and
 waits for theirs; copies; tells that it has copied, and waits until all have. So a source is not written before it is
 read, nor a target read before it is written. A flag is raised by one rank, awaited and lowered by another, and raised
-again only after that rank has told the next thing: a flag is never raised twice. What a rank keeps it copies meanwhile.
+again only after that rank has told the next thing: a flag is never raised twice.
+
+What a rank keeps of a movement it copies meanwhile. Within a device CUDA copies by a kernel, which waits until those
+beside it, which fill the multiprocessors, are done: 50 to 150 µs in a step of GPT-2. So a small piece that all gather,
+and that a neighbour therefore has anyway, that neighbour's copy engine brings back over the link.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from dmc.runtime.world.neighbours import Neighbours
 # The meetings of a movement.
 _READY, _DONE = 0, 1
 _MEETINGS = 2
+# Over a link these bytes take as long as a kernel that copies waits for others.
+_BROUGHT_BYTES = 16 << 20
 
 # A channel's name and the ranks of one of its groups.
 Group: TypeAlias = tuple[str, tuple[int, ...]]
@@ -77,11 +83,11 @@ class DirectCopies:
     def move(self, command: Collective, stream: Any) -> None:
         """Queues this rank's part."""
         memory, copies = self._neighbours.memory, list(_copies(command, self._parts(command), self._rank))
-        kept = [each for each in copies if each.giver == self._rank]
+        kept = [each for each in copies if each.is_kept]
         if kept:
             self._copy(kept, memory.fork(stream))
         self._meet(command, _READY, stream)
-        self._copy([each for each in copies if each.giver != self._rank], stream)
+        self._copy([each for each in copies if not each.is_kept], stream)
         if kept:
             memory.join(stream)
         self._meet(command, _DONE, stream)
@@ -90,7 +96,7 @@ class DirectCopies:
         arenas = self._neighbours.arenas
         for each in copies:
             source = arenas[each.giver] + each.source.offset
-            target = arenas[self._rank] + each.target.offset
+            target = arenas[each.taker] + each.target.offset
             self._neighbours.memory.copy(target, source, each.source.length, stream)
 
     def _meet(self, command: Collective, what: int, stream: Any) -> None:
@@ -103,11 +109,17 @@ class DirectCopies:
 
 
 class _Copy(NamedTuple):
-    """giver: the rank that holds `source`."""
+    """giver, taker: the ranks that hold `source` and `target`."""
 
     giver: int
     source: Range
+    taker: int
     target: Range
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is within one device."""
+        return self.giver == self.taker
 
 
 def _copies(command: Collective, parts: Mapping[int, Collective], rank: int) -> Iterator[_Copy]:
@@ -120,19 +132,32 @@ def _copies(command: Collective, parts: Mapping[int, Collective], rank: int) -> 
         case "all_gather":
             for place in order:
                 source = _source(parts[ranks[place]])
-                yield _Copy(ranks[place], source, _part(target, place, source.length))
+                if place != own:
+                    yield _Copy(ranks[place], source, rank, _part(target, place, source.length))
+                elif source.length > _BROUGHT_BYTES:
+                    yield _Copy(rank, source, rank, _part(target, own, source.length))
+            yield from _brought_back(command, parts, rank, target)
         case "all_to_all":
             piece = target.length // len(ranks)
             for place in order:
                 source = _source(parts[ranks[place]])
-                yield _Copy(ranks[place], _part(source, own, piece), _part(target, place, piece))
+                yield _Copy(ranks[place], _part(source, own, piece), rank, _part(target, place, piece))
         case "broadcast":
             assert command.peer is not None, "checked by the proof"
-            yield _Copy(ranks[command.peer], _source(parts[ranks[command.peer]]), target)
+            yield _Copy(ranks[command.peer], _source(parts[ranks[command.peer]]), rank, target)
         case _:
             for giver, taker in command.pairs:
                 if taker == own:
-                    yield _Copy(ranks[giver], _source(parts[ranks[giver]]), target)
+                    yield _Copy(ranks[giver], _source(parts[ranks[giver]]), rank, target)
+
+
+def _brought_back(command: Collective, parts: Mapping[int, Collective], rank: int, target: Range) -> Iterator[_Copy]:
+    """The piece of the next member, which a rank has gathered before, back to where that member gathers it."""
+    ranks = command.ranks
+    place = (ranks.index(rank) + 1) % len(ranks)
+    length, there = _source(parts[ranks[place]]).length, parts[ranks[place]].target
+    if length <= _BROUGHT_BYTES and there is not None:
+        yield _Copy(rank, _part(target, place, length), ranks[place], _part(there, place, length))
 
 
 def _source(command: Collective) -> Range:
