@@ -24,7 +24,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Code is kept for the time of this run only: what earlier runs left must not decide anything.
     """
-    if not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        # As many processes as cores run tests: with several threads each, PyTorch's would wait for each other.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+    else:
         # The processes of xdist, and those that tests start, inherit it.
         kept = tempfile.TemporaryDirectory(prefix="dmc-tests-")
         config.add_cleanup(kept.cleanup)
