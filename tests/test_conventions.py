@@ -51,7 +51,7 @@ CONTEXTS = {
 # In the base itself, a module may use those before it.
 BASE_ORDER = (
     *("_mlir", "errors", "memo", "walk", "observer", "progress", "cache", "garbage", "processes", "program"),
-    *("machine", "target", "optim", "step_function", "mesh", "placement", "plans"),
+    *("machine", "target", "dropout", "optim", "step_function", "mesh", "placement", "plans"),
 )
 # What the compiler tells the runtime: plain data, everybody's. The rest of the runtime is used by what stands
 # above the compiler.

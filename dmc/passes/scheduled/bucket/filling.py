@@ -95,7 +95,7 @@ class Filler:
         if max(current.ready, member.ready) >= member.reader:
             return f"{named(self._reader(member.reader))}, before the others are ready"
         copied = max(member.bytes, *(each.bytes for each in current.members)) if copies else 0
-        if copied > MAX_COPIED and timing is not None and timing.apart <= timing.wanted:
+        if copied > MAX_COPIED and timing is not None and timing.apart <= timing.due:
             return f"a copy of {copied:,} bytes, which is not needed to be in time"
         if self.times is not None and timing is not None:
             late = self.times.arrival(timing, member) - max(timing.apart, timing.wanted)

@@ -24,13 +24,15 @@ class Timing:
     """A bucket's times in nanoseconds, if kernels ran back to back and never waited.
 
     before: when its lane is free. ready: when its last operand is. apart: when the last member would arrive if each
-    moved alone. wanted: the bucket's deadline, such that no kernel waits for it or for what follows on its lane.
+    moved alone. wanted: the bucket's deadline, such that no kernel waits for it or for what follows on its lane. due:
+    the same if what is read earlier, although it follows, went first: so a schedule may do with a movement alone.
     """
 
     before: float
     ready: float
     apart: float
     wanted: float
+    due: float
     bytes: int
 
 
@@ -43,22 +45,24 @@ class BucketTimes:
         kernels = [self._costs.kernel(op.opview) if isinstance(op.opview, dm.KernelOp) else 0.0 for op in order.ops]
         self._begins = tuple(accumulate(kernels, initial=0.0))
         self._free: defaultdict[Axes, float] = defaultdict(float)
-        self._slack = self._deadlines(members)
+        self._wanted = self._deadlines(members)
+        self._due = self._deadlines(sorted(members, key=lambda member: (member.reader, member.place)))
 
     def alone(self, member: Member) -> Timing:
         """The times of a bucket of one."""
         before = self._free[_axes(member)]
         ready = self._begins[member.ready + 1]
         arrival = max(before, ready) + self._moving(member, member.bytes)
-        return Timing(before, ready, arrival, self._wanted(member), member.bytes)
+        return Timing(before, ready, arrival, self._wanted[member.place], self._due[member.place], member.bytes)
 
     def joined(self, timing: Timing, member: Member) -> Timing:
         """The times of the bucket with one more member."""
         ready = self._begins[member.ready + 1]
         apart = max(timing.apart, ready) + self._moving(member, member.bytes)
-        wanted = min(timing.wanted, self._wanted(member))
+        wanted = min(timing.wanted, self._wanted[member.place])
+        due = min(timing.due, self._due[member.place])
         size = timing.bytes + member.bytes
-        return replace(timing, ready=max(timing.ready, ready), apart=apart, wanted=wanted, bytes=size)
+        return replace(timing, ready=max(timing.ready, ready), apart=apart, wanted=wanted, due=due, bytes=size)
 
     def arrival(self, timing: Timing, member: Member) -> float:
         """When a bucket of several members like `member` arrives."""
@@ -69,22 +73,17 @@ class BucketTimes:
         """Marks the lane as busy until a bucket has arrived."""
         self._free[_axes(member)] = max(self._free[_axes(member)], arrival)
 
-    def _wanted(self, member: Member) -> float:
-        return min(self._begins[member.reader], self._slack[member.place])
-
     def _deadlines(self, members: Sequence[Member]) -> dict[int, float]:
-        """For each member, when its lane must be free again for no kernel to wait for what follows on it.
-
-        What is read first goes first, as in a schedule, although it may start later in the order of the block.
+        """For each member, by place, when it must have arrived for no kernel to wait for it or for those behind it, in
+        this order, on its lane.
         """
-        slack: dict[int, float] = {}
+        deadlines: dict[int, float] = {}
         latest: defaultdict[Axes, float] = defaultdict(lambda: inf)
-        for member in sorted(members, key=lambda member: (member.reader, member.place), reverse=True):
+        for member in reversed(members):
             axes = _axes(member)
-            slack[member.place] = latest[axes]
-            wanted = min(latest[axes], self._begins[member.reader])
-            latest[axes] = wanted - self._moving(member, member.bytes)
-        return slack
+            deadlines[member.place] = min(latest[axes], self._begins[member.reader])
+            latest[axes] = deadlines[member.place] - self._moving(member, member.bytes)
+        return deadlines
 
     def _moving(self, member: Member, bytes: int) -> float:
         kind = member.movement.operation.name.removeprefix("dm.")
