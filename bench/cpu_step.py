@@ -169,7 +169,11 @@ def main() -> None:
     options = parser.parse_args()
     vectors = VECTORS[options.vectors]
     if options.processor:
+        if options.packed or options.vectors != "all":
+            parser.error("--processor is for compiling, without --packed and --vectors")
         vectors = replace(vectors, target=f"cpu:{options.processor}")
+    if options.packed and options.out is None:
+        parser.error("--packed needs --out: its times are without compilation")
     if options.pack:
         pack(options.models, options.pack, vectors)
         return

@@ -212,7 +212,11 @@ class ReplaySession:
         """A copy of the bytes of state; nothing may be using them."""
         if slot.range.space == HOST:
             return self._in_host_memory(slot).copy()
-        return self._device.download(self._shared[DEVICE].ptr + slot.range.offset, slot.range.length)
+        read = self._device.download(self._shared[DEVICE].ptr + slot.range.offset, slot.range.length)
+        if self._peers is not None:
+            # A rank that has given up meanwhile does not wait any more before it writes here.
+            self._peers.check()
+        return read
 
     def _in_host_memory(self, slot: Slot) -> np.ndarray:
         """The bytes of state that waits there."""

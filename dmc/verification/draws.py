@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -23,10 +25,11 @@ from dmc.verification.philox import uniform_bits
 aten = torch.ops.aten
 
 _ATTENTION = (
-    torch.nn.functional.scaled_dot_product_attention,
+    functional.scaled_dot_product_attention,
     aten.scaled_dot_product_attention,
     aten.scaled_dot_product_attention.default,
 )
+_MANY_HEADS = inspect.signature(functional.multi_head_attention_forward)
 
 
 class Draws(TorchDispatchMode):
@@ -97,10 +100,13 @@ class _Attention(TorchFunctionMode):
     is_running = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func not in _ATTENTION:
-            return func(*args, **(kwargs or {}))
-        self.is_running = True
+        given = kwargs or {}
+        if func is functional.multi_head_attention_forward:
+            # While it runs, this mode does not see what it calls. With weights to return, it drops by itself.
+            self.is_running = not _MANY_HEADS.bind(*args, **given).arguments.get("need_weights", True)
+        else:
+            self.is_running = func in _ATTENTION
         try:
-            return func(*args, **(kwargs or {}))
+            return func(*args, **given)
         finally:
             self.is_running = False

@@ -33,11 +33,14 @@ def test_a_packed_step_is_the_step_with_parameters_of_zero(tmp_path: Path) -> No
 def test_parameters_are_given_where_it_is_unpacked(tmp_path: Path) -> None:
     write_packed(artifact_of(), tmp_path / "a.step")
     specs = {spec.name: spec for spec in SIGNATURE.state}
-    weight = np.full(specs["weight"].shape, 2.0, np.float32)
-    found = read_packed(tmp_path / "a.step", {"weight": weight})
+    own = [name for name, spec in specs.items() if spec.role == "parameter"]
+    given = {name: np.full(specs[name].shape, i + 1.0, np.float32) for i, name in enumerate(own)}
+    found = read_packed(tmp_path / "a.step", given)
     state = dict(zip(specs, found.state, strict=True))
-    assert np.array_equal(state["weight"], weight)
+    assert all(np.array_equal(state[name], given[name]) for name in own)
     assert not any(state[name].any() for name in specs if specs[name].role == "optimizer")
+    with pytest.raises(ValueError, match=r"other parameters: \['another'\]"):
+        read_packed(tmp_path / "a.step", {**given, "another": given[own[0]]})
 
 
 def test_a_packed_step_that_was_not_proven_is_refused(tmp_path: Path) -> None:

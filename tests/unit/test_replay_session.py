@@ -41,6 +41,18 @@ def test_a_device_that_fails_is_an_error_of_the_step_and_can_be_closed() -> None
         session.write_state([np.zeros(4, np.float32)])
 
 
+def test_what_was_read_while_another_rank_gave_up_is_not_taken() -> None:
+    device = Device()
+    others = Others(device)
+    session = session_on(device, others)
+    # Where nothing is in flight, nothing is waited for before.
+    others.failure = DmcError("rank 0", "was terminated")
+    with pytest.raises(DmcError, match="rank 0: was terminated"):
+        session.read_state(0)
+    others.failure = None
+    session.close()
+
+
 def test_a_captured_graph_is_timed_by_the_device() -> None:
     device = Device()
     streams = CudaStreams(device, None)

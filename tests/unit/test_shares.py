@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 from torch.nn import functional
 
 from dmc.dropout import share_of, share_of_attention
 from dmc.importer.composites.dropout import keep_scale
+from dmc.verification import draws, philox
 from dmc.verification.draws import Draws
 
 
@@ -57,3 +61,18 @@ def test_eager_draws_what_attention_does(p: float, attention: Callable[..., torc
     expected = keep_scale([1, 2, 70, 70], seed, torch.tensor(0), p, share_of_attention)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(beside, keep_scale([1, 2, 70, 70], seed, torch.tensor(1), p, share_of))
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_attention_with_many_heads_draws_by_few_bits_unless_it_returns_its_weights(need_weights: bool) -> None:
+    torch.manual_seed(0)
+    module, x = nn.MultiheadAttention(8, 2, dropout=0.1), torch.randn(70, 1, 8)
+    drawn: list[int] = []
+
+    def uniform_bits(shape: Sequence[int], seed: int, draw: int, bits: int) -> Any:
+        drawn.append(bits)
+        return philox.uniform_bits(shape, seed, draw, bits)
+
+    with mock.patch.object(draws, "uniform_bits", uniform_bits), Draws(5, 0):
+        module(x, x, x, need_weights=need_weights)
+    assert drawn == [16 if need_weights else 8]

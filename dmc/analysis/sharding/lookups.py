@@ -1,14 +1,15 @@
-"""Embeddings looked up where the columns of their tables are, if that moves less than gathering the table."""
+"""Embeddings looked up where the columns of their tables are, if less must then move before the step can begin."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.casts import NARROW, is_cast
 from dmc.analysis.loops.loops import Split
+from dmc.analysis.loops.rules import captured
 from dmc.analysis.sharding.choice import Choice, movement_bytes
 from dmc.analysis.sharding.decisions import Decision, Ends, key_of, tensor_of
 from dmc.mesh import Mesh
@@ -24,45 +25,68 @@ def by_columns(decisions: Sequence[Decision], block: ir.Block, ends: Ends, mesh:
     instead of the table, the index is gathered, and an exchange turns columns of all rows into whole rows of a rank's
     part of the batch, which is where the rows are kept as before. Nothing runs beside either, since all that follows
     reads the rows. Casts to a narrower type, as a head reads a table that it shares, gather what they write, later; any
-    other reader of the whole table gathers it for both. In a loop, a table is gathered once: nothing changes.
+    other reader of the whole table gathers it for all. In a loop, a table is gathered once: nothing changes.
 
     block: that of the step, with arguments placed as `ends` says.
     """
-    stored = _stored(block, ends)
-    readers: dict[ir.Value, list[tuple[Decision, int]]] = {}
+    changed: dict[ir.Value, Decision] = {}
+    for table, (stored, readers) in _tables(decisions, block, ends).items():
+        lookups = [each for each, _ in readers if _is_lookup(each.op)]
+        others = [_other(each, stored, mesh) if each.op.block == block else None for each in lookups]
+        if None in others or any(_gathers(each, number, stored) for each, number in readers):
+            continue
+        found = [each for each in others if each is not None]
+        moved = sum(_moved(old, new, mesh) for old, new in zip(lookups, found, strict=True))
+        gathered = max((_gathered(table, stored, each, mesh) for each in lookups), default=0)
+        if moved < gathered:
+            why = f"its columns are looked up where they are ({moved} B before what follows, else {gathered} B)"
+            for each in found:
+                choice = replace(each.choice, reasons=(*each.choice.reasons, why))
+                changed[key_of(each.op)] = replace(each, choice=choice)
+    return tuple(changed.get(key_of(each.op), each) for each in decisions)
+
+
+def _tables(
+    decisions: Sequence[Decision], block: ir.Block, ends: Ends
+) -> dict[ir.Value, tuple[Placement, list[tuple[Decision, int]]]]:
+    """The step's arguments that are used otherwise than they are stored, with that placement, and their readers: a
+    decision and the number of its operand. Those that an operation reads in its region, at computed places, are left
+    out.
+    """
+    triples = zip(block.arguments, ends.arguments, ends.used, strict=True)
+    found: dict[ir.Value, tuple[Placement, list[tuple[Decision, int]]]] = {
+        argument: (stored, []) for argument, stored, used in triples if stored is not None and stored != used
+    }
     for each in decisions:
         for number, _ in each.loops.read():
-            if each.op.operands[number] in stored:
-                readers.setdefault(each.op.operands[number], []).append((each, number))
-    lookups = {key_of(each.op) for each in decisions if _is_lookup(each.op) and each.op.block == block}
-    return tuple(_by_columns(each, stored, readers, mesh) if key_of(each.op) in lookups else each for each in decisions)
+            if each.op.operands[number] in found:
+                found[each.op.operands[number]][1].append((each, number))
+        for inner, number in captured(each.op) if len(each.op.regions) else ():
+            found.pop(inner.operands[number], None)
+    return found
 
 
-def _by_columns(
-    decision: Decision,
-    stored: Mapping[ir.Value, Placement],
-    readers: Mapping[ir.Value, Sequence[tuple[Decision, int]]],
-    mesh: Mesh,
-) -> Decision:
-    table, index = decision.op.operands[_TABLE], decision.op.operands[_INDEX]
-    other = _other_split(decision, stored[table], mesh) if table in stored else None
-    if other is None or any(_gathers(each, number, stored[table]) for each, number in readers[table]):
-        return decision
-    loops, made = decision.loops, decision.loops.result(0, other)
-    moves = (
-        (index, loops.operand(_INDEX, decision.choice.split), loops.operand(_INDEX, other)),
-        (key_of(decision.op), made, decision.kept[0]),
-    )
-    gathered = _bytes(table, stored[table], loops.operand(_TABLE, decision.choice.split), mesh)
-    moved = sum(_bytes(value, source, target, mesh) for value, source, target in moves)
-    if moved >= gathered:
-        return decision
-    why = f"its columns are looked up where they are ({moved} B, else {gathered} B)"
-    return replace(decision, choice=Choice(other, moved, (*decision.choice.reasons, why), ()), made=(made,))
+def _other(decision: Decision, stored: Placement, mesh: Mesh) -> Decision | None:
+    """The decision in which a rank looks up the columns that it has; None where it already does, or cannot."""
+    split = _other_split(decision, stored, mesh)
+    if split is None:
+        return None
+    index = decision.op.operands[_INDEX]
+    whole, part = (decision.loops.operand(_INDEX, each) for each in (split, decision.choice.split))
+    choice = Choice(split, _bytes(index, part, whole, mesh), decision.choice.reasons, ())
+    return replace(decision, choice=choice, made=(decision.loops.result(0, split),))
+
+
+def _moved(old: Decision, new: Decision, mesh: Mesh) -> int:
+    """The bytes of gathering the index and of exchanging the rows."""
+    return new.choice.bytes + _bytes(key_of(old.op), new.made[0], new.kept[0], mesh)
+
+
+def _gathered(table: ir.Value, stored: Placement, lookup: Decision, mesh: Mesh) -> int:
+    return _bytes(table, stored, lookup.loops.operand(_TABLE, lookup.choice.split), mesh)
 
 
 def _other_split(decision: Decision, stored: Placement, mesh: Mesh) -> Split | None:
-    """The split in which a rank looks up the columns that it has; None where it already does, or cannot."""
     columns = stored.dims[1]
     if not columns or stored.dims[0] or stored.partial or decision.kept != decision.made:
         return None
@@ -84,12 +108,6 @@ def _gathers(reader: Decision, number: int, stored: Placement) -> bool:
 
 def _is_lookup(op: ir.Operation) -> bool:
     return op.name == dm.CompositeOp.OPERATION_NAME and ir.StringAttr(op.attributes["kind"]).value == "embedding"
-
-
-def _stored(block: ir.Block, ends: Ends) -> dict[ir.Value, Placement]:
-    """The placements of the step's arguments that are used in others than they are stored in."""
-    triples = zip(block.arguments, ends.arguments, ends.used, strict=True)
-    return {argument: stored for argument, stored, used in triples if stored is not None and stored != used}
 
 
 def _bytes(value: ir.Value, source: Placement, target: Placement, mesh: Mesh) -> int:

@@ -1,5 +1,5 @@
 """Movements between the GPUs of one host by their copy engines: each rank copies what it receives out of the others'
-arenas.
+arenas, and some of what others gather into theirs.
 
 A copy engine takes neither multiprocessors nor much power from the kernels beside it, which NCCL's kernels do. What
 adds values is left to NCCL (`dm-exchange-sums` makes most sums out of movements), and so are small movements, whose
@@ -12,7 +12,9 @@ again only after that rank has told the next thing: a flag is never raised twice
 
 What a rank keeps of a movement it copies meanwhile. Within a device CUDA copies by a kernel, which waits until those
 beside it, which fill the multiprocessors, are done: 50 to 150 µs in a step of GPT-2. So a small piece that all gather,
-and that a neighbour therefore has anyway, that neighbour's copy engine brings back over the link.
+and that a neighbour therefore has anyway, that neighbour's copy engine brings back over the link. A rank that has given
+up waits for nobody (`Neighbours.give_up`), and so may write into an arena at any time: what is read of one counts only
+if nobody has given up when it has been read.
 """
 
 from __future__ import annotations
@@ -83,11 +85,11 @@ class DirectCopies:
     def move(self, command: Collective, stream: Any) -> None:
         """Queues this rank's part."""
         memory, copies = self._neighbours.memory, list(_copies(command, self._parts(command), self._rank))
-        kept = [each for each in copies if each.is_kept]
+        kept = [each for each in copies if each.is_local]
         if kept:
             self._copy(kept, memory.fork(stream))
         self._meet(command, _READY, stream)
-        self._copy([each for each in copies if not each.is_kept], stream)
+        self._copy([each for each in copies if not each.is_local], stream)
         if kept:
             memory.join(stream)
         self._meet(command, _DONE, stream)
@@ -117,7 +119,7 @@ class _Copy(NamedTuple):
     target: Range
 
     @property
-    def is_kept(self) -> bool:
+    def is_local(self) -> bool:
         """Whether it is within one device."""
         return self.giver == self.taker
 

@@ -41,7 +41,7 @@ class _Offer(msgspec.Struct, frozen=True):
 
 
 class Neighbours:
-    """The ranks on this host, this one included, whose memory this process can copy from.
+    """The ranks on this host, this one included, whose memory this process can copy from and to.
 
     arenas: addresses, by rank. Each rank has `count` flags, and a word that says that it has given up, behind those of
     the rank before it.
