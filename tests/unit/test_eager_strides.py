@@ -229,8 +229,11 @@ def test_writes_through_reshape_go_where_eagers_do(context: Any, function: Funct
 def _samples(op: Any) -> Iterator[tuple[Any, ...]]:
     types = op.supported_dtypes("cpu")
     first = [each for each in (torch.float32, torch.int64, *types) if each in types][:1]
-    samples = itertools.chain.from_iterable(op.sample_inputs("cpu", each) for each in first)
-    for sample in itertools.islice(samples, 3):
+    # PyTorch looks through the stack for its own test, which takes longer than all else.
+    with mock.patch("torch.testing._internal.common_utils.extract_test_fn", return_value=None):
+        samples = itertools.chain.from_iterable(op.sample_inputs("cpu", each) for each in first)
+        drawn = list(itertools.islice(samples, 3))
+    for sample in drawn:
         yield sample.input, sample.args, sample.kwargs
 
 
