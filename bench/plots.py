@@ -53,13 +53,20 @@ def kernels() -> Figure:
 
 
 def scaling() -> Figure:
-    """Milliseconds of a step with as many samples per GPU on 1, 2 and 4 GPUs."""
+    """Milliseconds of a step with as many samples per GPU on 1, 2 and 4 GPUs of one machine."""
     figure, (ax,) = _figure(1, "GPUs")
-    found = [each for each in results("multi_gpu") if (each["model"], each["batch_per_rank"]) == ("gpt2_124m", 16)]
-    for name, color, plans in (("dmc", _OURS, ("alone", "dp")), ("ddp", _OTHERS, ("alone", "dp"))):
-        points = sorted((r["ranks"], r["step_ms"]) for r in found if r["system"] == name and r["plan"] in plans)
-        label = {"dmc": "dmc, data parallel", "ddp": "DDP + torch.compile"}[name]
-        ax.plot(*zip(*points, strict=True), marker="o", color=color, label=label)
+    found = [each for each in results("multi_gpu_four") if each["batch_per_rank"] == 16]
+    for label, system, plan, color, line in (
+        ("dmc, data parallel", "dmc", "dp", _OURS, "--"),
+        ("dmc, ZeRO-2", "dmc", "zero2", _OURS, "-"),
+        ("DDP + torch.compile", "ddp", "dp", _OTHERS, "--"),
+        ("FSDP2 + torch.compile", "fsdp2", "zero3", _OTHERS, "-"),
+    ):
+        points = sorted(
+            (r["ranks"], r["step_ms"]) for r in found if r["system"] == system and r["plan"] in ("alone", plan)
+        )
+        marker = "s" if plan == "zero3" else "o"
+        ax.plot(*zip(*points, strict=True), marker=marker, color=color, linestyle=line, label=label)
     ax.set_ylabel("ms a step")
     ax.set_ylim(0)
     ax.set_xticks([1, 2, 4])
