@@ -48,7 +48,7 @@ def ahead(wanted: Problem) -> list[Candidate]:
     st.sampled_from([40, 64]),
     st.sampled_from([(1, 1), (4, 2)]),
     st.booleans(),
-    st.sampled_from([0.0, 0.25, 0.03]),
+    st.sampled_from([0.0, 0.25, 0.03, 0.75]),
 )
 def test_every_candidate(
     dtype: str, rows: int, columns: int, width: int, heads: tuple[int, int], causal: bool, p: float

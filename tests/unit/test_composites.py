@@ -84,7 +84,7 @@ def test_attention_with_dropout(causal: bool) -> None:
     scores = q @ k.transpose(-1, -2) * SCALE
     if causal:
         scores = scores.masked_fill(torch.ones(7, 9).tril() == 0, -torch.inf)
-    _compare(own, (scores.softmax(-1) * keep_scale([2, 3, 7, 9], SEED, DRAW, p, share_of_attention)) @ v, [q, k, v])
+    _compare(own, (scores.softmax(-1) * keep_scale([2, 3, 7, 9], SEED, DRAW, share_of_attention(p))) @ v, [q, k, v])
 
 
 def test_a_row_that_sees_nothing_gives_zeros() -> None:

@@ -58,9 +58,9 @@ def test_eager_draws_what_attention_does(p: float, attention: Callable[..., torc
         found = attention(zeros, zeros, one, dropout_p=p) * 70
         beside = functional.dropout(torch.ones(1, 2, 70, 70), p)
     seed = torch.tensor(5)
-    expected = keep_scale([1, 2, 70, 70], seed, torch.tensor(0), p, share_of_attention)
+    expected = keep_scale([1, 2, 70, 70], seed, torch.tensor(0), share_of_attention(p))
     torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(beside, keep_scale([1, 2, 70, 70], seed, torch.tensor(1), p, share_of))
+    torch.testing.assert_close(beside, keep_scale([1, 2, 70, 70], seed, torch.tensor(1), share_of(p)))
 
 
 @pytest.mark.parametrize("need_weights", [True, False])

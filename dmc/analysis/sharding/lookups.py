@@ -32,10 +32,9 @@ def by_columns(decisions: Sequence[Decision], block: ir.Block, ends: Ends, mesh:
     changed: dict[ir.Value, Decision] = {}
     for table, (stored, readers) in _tables(decisions, block, ends).items():
         lookups = [each for each, _ in readers if _is_lookup(each.op)]
-        others = [_other(each, stored, mesh) if each.op.block == block else None for each in lookups]
-        if None in others or any(_gathers(each, number, stored) for each, number in readers):
+        found = [other for each in lookups if each.op.block == block and (other := _other(each, stored, mesh))]
+        if len(found) < len(lookups) or any(_gathers(each, number, stored) for each, number in readers):
             continue
-        found = [each for each in others if each is not None]
         moved = sum(_moved(old, new, mesh) for old, new in zip(lookups, found, strict=True))
         gathered = max((_gathered(table, stored, each, mesh) for each in lookups), default=0)
         if moved < gathered:
@@ -87,6 +86,7 @@ def _gathered(table: ir.Value, stored: Placement, lookup: Decision, mesh: Mesh) 
 
 
 def _other_split(decision: Decision, stored: Placement, mesh: Mesh) -> Split | None:
+    """The split over the columns alone, of the axes over which the table is stored; None as for `_other`."""
     columns = stored.dims[1]
     if not columns or stored.dims[0] or stored.partial or decision.kept != decision.made:
         return None

@@ -43,7 +43,7 @@ def attention(
     empty = total == 0.0
     probability = weight / torch.where(empty, 1.0, total)
     if p > 0.0:
-        probability = probability * keep_scale(list(probability.shape), seed, draw, p, share_of_attention)
+        probability = probability * keep_scale(list(probability.shape), seed, draw, share_of_attention(p))
     out = probability.to(q.dtype) @ v
     # Infinity makes the recomputed probabilities of a fully masked row zero.
     logsumexp = torch.where(empty, float("inf"), peak + total.log())
@@ -73,7 +73,7 @@ def attention_backward(
     dprobability = _wide_product(dout, v.transpose(-1, -2))
     kept = probability
     if p > 0.0:
-        keep = keep_scale(list(probability.shape), seed, draw, p, share_of_attention)
+        keep = keep_scale(list(probability.shape), seed, draw, share_of_attention(p))
         kept = probability * keep
         dprobability = dprobability * keep
     dv = kept.to(v.dtype).transpose(-1, -2) @ dout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,21 +12,18 @@ from dmc.importer.composites.base import composite, differentiable
 from dmc.importer.composites.philox import uniform_bits
 
 
-def keep_scale(shape: list[int], seed: Tensor, draw: Tensor, p: float, share: Callable[[float], Share]) -> Tensor:
-    """f32 tensor of `shape`: the scale of `share(p)` where an element is kept, else 0; seed and draw are int64
-    scalars.
-    """
-    if p >= 1.0:
+def keep_scale(shape: list[int], seed: Tensor, draw: Tensor, share: Share) -> Tensor:
+    """f32 tensor of `shape`: the scale of `share` where an element is kept, else 0; seed and draw are int64 scalars."""
+    if share.dropped >= 1.0:
         return torch.zeros(shape, dtype=torch.float32, device=seed.device)
-    drawn = share(p)
-    keep = uniform_bits(shape, seed, draw, drawn.bits) >= drawn.threshold
-    return torch.where(keep, drawn.scale, 0.0)
+    keep = uniform_bits(shape, seed, draw, share.bits) >= share.threshold
+    return torch.where(keep, share.scale, 0.0)
 
 
 @composite("dropout(Tensor x, Tensor seed, Tensor draw, float p) -> Tensor")
 def dropout(x: Tensor, seed: Tensor, draw: Tensor, p: float) -> Tensor:
     """`x` with each element zeroed with probability `p`, the rest scaled by 1/(1-p); shape and dtype of `x`."""
-    return (x.float() * keep_scale(list(x.shape), seed, draw, p, share_of)).to(x.dtype)
+    return (x.float() * keep_scale(list(x.shape), seed, draw, share_of(p))).to(x.dtype)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -135,8 +135,8 @@ def kept_and_stored(mask, seed, draw, index, place, first_row, first_column, c: 
     row, block = first_row + row, first_column // dropout.lanes + block
     x, y, z, w = words_of(place * c.rows + row, block, tl.load(seed), tl.load(draw), dropout)
     inside = (row < c.rows) & (block < dropout.blocks)
-    kept_ones = packed(x, y, z, w, dropout).to(mask.dtype.element_ty)
-    tl.store(_mask_of(mask, index, c) + block * c.rows + row, kept_ones, mask=inside)
+    bits = packed(x, y, z, w, dropout).to(mask.dtype.element_ty)
+    tl.store(_mask_of(mask, index, c) + block * c.rows + row, bits, mask=inside)
     return spread(x, y, z, w, dropout)
 
 

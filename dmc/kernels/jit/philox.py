@@ -77,35 +77,36 @@ def spread(a, b, c, d, dropout: tl.constexpr):
     t: tl.constexpr = dropout.tile
     pairs: tl.constexpr = dropout.pairs
     word = tl.join(tl.join(a, c), tl.join(b, d)).reshape(a.shape[0], 4)
-    kept_ones = is_kept(word[:, :, None], tl.arange(0, 2 * pairs)[None, None, :], dropout)
+    keep = is_kept(word[:, :, None], tl.arange(0, 2 * pairs)[None, None, :], dropout)
     # [rest, pair of rows, groups, warps, eight, block, word, pair, neighbour] in `blocks`.
-    split = kept_ones.reshape(t.rest, t.pair, dropout.groups, t.warps, t.eight, 4, 4, pairs, 2)
+    split = keep.reshape(t.rest, t.pair, dropout.groups, t.warps, t.eight, 4, 4, pairs, 2)
     return split.permute(0, 3, 1, 4, 2, 6, 7, 5, 8).reshape(t.rows, t.columns)
 
 
 @triton.jit
 def is_kept(word, number, dropout: tl.constexpr):
     """Whether the elements are kept that take these numbers of their words, counted from the low bits."""
+    bits: tl.constexpr = dropout.bits
+    lowest: tl.constexpr = dropout.threshold << (32 - bits)
     # Moved to the top, where lower bits do not decide: the last number is there already.
-    return (word << (32 - dropout.bits - number * dropout.bits).to(tl.uint32)) >= dropout.threshold << (
-        32 - dropout.bits
-    )
+    return (word << (32 - bits - number * bits)) >= lowest
 
 
 @triton.jit
-def _bits_of(word, place: tl.constexpr, dropout: tl.constexpr):
-    bits: tl.constexpr = dropout.bits
-    lowest: tl.constexpr = dropout.threshold << (32 - bits)
-    kept_ones = word & 0
-    for number in tl.static_range(32 // bits):
-        kept_ones |= ((word << (32 - bits - number * bits)) >= lowest).to(tl.uint32) << (place * (32 // bits) + number)
-    return kept_ones
+def _packed_word(word, place: tl.constexpr, dropout: tl.constexpr):
+    """A bit for each element that a word serves, from that of its first on."""
+    count: tl.constexpr = 2 * dropout.pairs
+    mask = word & 0
+    for number in tl.static_range(count):
+        mask |= is_kept(word, number, dropout).to(tl.uint32) << (place * count + number)
+    return mask
 
 
 @triton.jit
 def packed(a, b, c, d, dropout: tl.constexpr):
     """Which elements are kept by the words of blocks, a bit for each: uint32, of the shape of the words."""
-    return _bits_of(a, 0, dropout) | _bits_of(b, 1, dropout) | _bits_of(c, 2, dropout) | _bits_of(d, 3, dropout)
+    low = _packed_word(a, 0, dropout) | _packed_word(b, 1, dropout)
+    return low | _packed_word(c, 2, dropout) | _packed_word(d, 3, dropout)
 
 
 @triton.jit
@@ -125,7 +126,7 @@ def _kept_elements(index, seed, draw, dropout: tl.constexpr):
     a, b, c, d = words(block if dropout.wide else block.to(tl.uint32), seed, draw, dropout.wide)
     which = (index // (8 * pairs) % 4).to(tl.int32)
     word = tl.where(which < 2, tl.where(which == 0, a, b), tl.where(which == 2, c, d))
-    return is_kept(word, index // 8 % pairs * 2 + index % 2, dropout)
+    return is_kept(word, (index // 8 % pairs * 2 + index % 2).to(tl.int32), dropout)
 
 
 @triton.jit
