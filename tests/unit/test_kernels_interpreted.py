@@ -10,10 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from dmc.dropout import share_of_attention
 from dmc.errors import DmcError
+from dmc.importer.composites.dropout import keep_scale as composite_keep_scale
 from dmc.kernels.implementation import candidate, implementation_of
 from dmc.kernels.problem import Parameter, Problem, TensorType, problem
 from dmc.kernels.references.draws import Draws
+from dmc.kernels.references.philox import keep_scale
 from tests.interpreted_kernels import FEW, SCALAR, SEED, assert_right, f32
 from tests.triton_interpreter import interpret
 
@@ -55,6 +58,21 @@ def test_attention(rows: int, columns: int, width: int, causal: bool, bias: tupl
 def test_attention_drops_the_same_elements_in_both_passes(rows: int, columns: int, p: float) -> None:
     for each in attention((2, 1, rows, 8), columns, 1, p=p):
         assert_right(each)
+
+
+# Tiles of 32 columns begin within a group of draws, so neither launch of a backward pass relies on a stored mask.
+def test_every_candidate_drops_the_same_elements() -> None:
+    for each in attention((1, 1, 70, 8), 70, 1, p=0.25):
+        for chosen in implementation_of(each).candidates(each):
+            assert_right(each, None, chosen)
+
+
+@pytest.mark.parametrize("p", [0.25, 0.1, 0.03])
+def test_attention_drops_what_the_composite_does(p: float) -> None:
+    forward, _ = attention((1, 1, 3, 8), 70, 1, p=p)
+    seed, draw = torch.tensor(5), torch.tensor(7)
+    expected = composite_keep_scale([3, 70], seed, draw, share_of_attention(p))
+    torch.testing.assert_close(keep_scale(forward, (3, 70), 0, seed, draw).float(), expected)
 
 
 # A rank that has two of four batches, and the last two of four heads.
