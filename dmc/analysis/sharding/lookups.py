@@ -88,7 +88,7 @@ def _gathered(table: ir.Value, stored: Placement, lookup: Decision, mesh: Mesh) 
 def _other_split(decision: Decision, stored: Placement, mesh: Mesh) -> Split | None:
     """The split over the columns alone, of the axes over which the table is stored; None as for `_other`."""
     columns = stored.dims[1]
-    if not columns or stored.dims[0] or stored.partial or decision.kept != decision.made:
+    if not columns or decision.kept != decision.made:
         return None
     loops, split = decision.loops, decision.choice.split
     (loop,) = loops.results[0][-1]
