@@ -71,7 +71,20 @@ def test_exponentials_of_any_size() -> None:
     own = matrices.OWN[torch.ops.aten.linalg_matrix_exp.default]
     for each in (torch.zeros(2, 0, 0), torch.ones(8, 8)):
         torch.testing.assert_close(own(each), linalg.matrix_exp(each), rtol=1e-5, atol=0.0)
-    assert own(torch.full([2, 2], -1e6)).isnan().all() and own(-1e4 * torch.eye(2)).eq(0.0).all()
+    assert own(torch.full([2, 2], -1e10)).isnan().all() and own(-1e4 * torch.eye(2)).eq(0.0).all()
+    small = torch.tensor([-20.0, -40.0])
+    torch.testing.assert_close(own(torch.diag(small)).diagonal(), small.exp(), rtol=1e-3, atol=0.0)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e3, 1e6])
+def test_an_exponential_whose_gradient_is_large(size: float) -> None:
+    """PyTorch computes it by the exponential of [[a, g], [0, a]]: beside a large g, a keeps its digits."""
+    a, zero = 0.5 * A, torch.zeros_like(A)
+    block = torch.cat([torch.cat([a, size * A.mT], -1), torch.cat([zero, a], -1)], -2)
+    own = matrices.OWN[torch.ops.aten.linalg_matrix_exp.default](block)
+    expected = linalg.matrix_exp(block.double()).float()
+    for part, right in zip(own[:, :4].split(4, -1), expected[:, :4].split(4, -1), strict=True):
+        torch.testing.assert_close(part, right, rtol=1e-5, atol=1e-6 * float(right.abs().max()))
 
 
 def test_what_is_not_definite_is_told() -> None:

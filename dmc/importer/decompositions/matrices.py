@@ -13,8 +13,9 @@ from dmc.errors import ImportFailure
 aten = torch.ops.aten
 # Columns of a matrix that is factorised: each is some operations of the step.
 MOST = 64
-# Of the exponential, enough in f32 where the norm is at most one half; larger norms than 2 to the other are not known.
-_TERMS, _HALVINGS = 9, 16
+# Of the exponential, enough in f32 where the norm is at most one half; norms above half of 2 to the other are not known.
+# Gradients have large ones: PyTorch computes them by the exponential of [[a, g], [0, a]], g as large as it comes.
+_TERMS, _HALVINGS = 9, 32
 
 
 def _columns(x: Tensor, count: int) -> range:
@@ -220,18 +221,28 @@ def _reflections(a: Tensor, scales: Tensor) -> Tensor:
 
 
 def _matrix_exp(a: Tensor) -> Tensor:
-    """Of the matrix halved until its norm is small, by Taylor's series; then squared as often (Higham, 2005)."""
+    """Of the matrix halved until its norm is small, by Taylor's series; then squared as often (Higham, 2005).
+
+    While it is near the identity, only what it differs by is kept, which would be lost beside a one.
+    """
     norm = a.abs().sum(-2, keepdim=True).amax(-1, keepdim=True) if a.numel() else a.new_zeros([1, 1])
     halved = [norm > 0.5 * 2.0**count for count in range(_HALVINGS)]
     scale = torch.ones_like(norm)
     for each in halved:
         scale = torch.where(each, 0.5 * scale, scale)
     scaled = a * scale
-    result = _identity(a).expand(a.shape)
-    for number in range(_TERMS, 0, -1):
-        result = _identity(a) + scaled @ result * (1.0 / number)
-    for each in halved:
-        result = torch.where(each, result @ result, result)
+    more = scaled * (1.0 / _TERMS)
+    for number in range(_TERMS - 1, 0, -1):
+        more = (scaled + scaled @ more) * (1.0 / number)
+    result, is_near = _identity(a) + more, torch.ones_like(norm, dtype=torch.bool)
+    for each in reversed(halved):
+        # Near zero, what `more` differs from -1 by counts.
+        lowest = more.diagonal(dim1=-2, dim2=-1).amin(-1) if a.numel() else more.new_zeros([])
+        is_near = is_near & (lowest[..., None, None] > -0.5)
+        of = torch.where(is_near, more, result)
+        squared = of @ of
+        more = torch.where(each, 2.0 * more + squared, more)
+        result = torch.where(each, torch.where(is_near, _identity(a) + more, squared), result)
     return torch.where(norm > 0.5 * 2.0**_HALVINGS, torch.nan, result)
 
 
