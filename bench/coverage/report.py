@@ -18,11 +18,16 @@ from bench.record import write_record
 Class = Literal["right", "refused", "wrong", "outside"]
 CLASSES: tuple[Class, ...] = ("right", "refused", "wrong", "outside")
 _RECORD = Path("bench/results/coverage.json")
-_TITLES = {
-    "modules": "Modules of `torch.nn` (PyTorch's `module_db`)",
-    "operators": "Differentiable operators (PyTorch's `op_db`)",
-    "gradients": "Gradients taken inside the step (of `op_db`'s operators, differentiated again for the loss)",
-    "architectures": "Architectures of `transformers`",
+# By key of the record: the file of the sweep, and a title.
+_TABLES = {
+    "modules": ("modules_interpreter_fp32", "Modules of `torch.nn` (PyTorch's `module_db`)"),
+    "modules_bf16_mixed": ("modules_interpreter_bf16-mixed", "Modules of `torch.nn` in bf16-mixed"),
+    "operators": ("operators_interpreter_fp32", "Differentiable operators (PyTorch's `op_db`)"),
+    "gradients": (
+        "gradients_interpreter_fp32",
+        "Gradients taken inside the step (of `op_db`'s operators, differentiated again for the loss)",
+    ),
+    "architectures": ("architectures_interpreter_fp32", "Architectures of `transformers`"),
 }
 _HEAD = """# What compiles
 
@@ -87,11 +92,11 @@ def page(results: dict[str, dict[str, Any]], notes: str) -> str:
         counted = result["right"] + result["refused"] + result["wrong"]
         share = f"{result['right'] / counted:.1%}" if counted else "–"
         numbers = " | ".join(str(result[each]) for each in CLASSES)
-        lines.append(f"| {kind} | {numbers} | {share} |")
+        lines.append(f"| {kind.replace('_', ' ')} | {numbers} | {share} |")
     for kind, result in results.items():
         lines += [
             "",
-            f"## {_TITLES[kind]}",
+            f"## {_TABLES[kind][1]}",
             "",
             f"Right: {', '.join(f'`{name}`' for name in result['lists']['right'])}.",
         ]
@@ -109,9 +114,9 @@ def main() -> None:
     given = parser.parse_args()
     before = json.loads(_RECORD.read_text(encoding="utf-8")) if _RECORD.exists() else {}
     results: dict[str, dict[str, Any]] = {}
-    for kind in _TITLES:
+    for kind, (name, _) in _TABLES.items():
         found = {each.name: each for each in (known(before[kind]) if kind in before else [])}
-        swept = entries(given.folder / f"{kind}_interpreter_fp32.jsonl")
+        swept = entries(given.folder / f"{name}.jsonl")
         found |= {each["name"]: classified(each["name"], each["verdicts"]) for each in swept}
         results[kind] = summary(list(found.values()))
     write_record(_RECORD, {"notes": given.notes, **results})

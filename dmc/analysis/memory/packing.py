@@ -9,6 +9,7 @@ seed). What is small is placed at the end, in the holes that large blocks leave.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -79,20 +80,49 @@ def pack(blocks: Sequence[Block]) -> Packing:
 
 def place(blocks: Sequence[Block], order: Sequence[int]) -> Packing:
     """Places blocks one by one, in `order`, at the lowest offset free during their live range."""
-    offsets = [0] * len(blocks)
-    # The placed blocks, by increasing offset.
-    columns = [np.zeros(len(blocks), dtype=np.int64) for _ in range(4)]
-    first, last, start, end = columns
-    for placed, index in enumerate(order):
-        block = blocks[index]
-        together = ((first[:placed] <= block.last) & (last[:placed] >= block.first)).nonzero()[0]
-        offset = _lowest_gap(start.take(together), end.take(together), block.bytes)
-        at = int(start[:placed].searchsorted(offset))
-        for column, value in zip(columns, (block.first, block.last, offset, offset + block.bytes), strict=True):
-            column[at + 1 : placed + 1] = column[at:placed]
-            column[at] = value
-        offsets[index] = offset
-    return Packing(tuple(offsets), int(end.max(initial=0)))
+    packing = _Placement(blocks).place(order)
+    assert packing is not None, "there is no limit"
+    return packing
+
+
+class _Placement:
+    """Places the same blocks in many orders."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        columns = [(block.bytes, block.first, block.last) for block in blocks]
+        self._bytes, self._first, self._last = np.array(columns, dtype=np.int64).reshape(-1, 3).T.copy()
+
+    def place(
+        self, order: Sequence[int], limit: float = math.inf, before: Sequence[int] = (), known: Sequence[int] = ()
+    ) -> Packing | None:
+        """The packing of an order; None where it would exceed `limit`.
+
+        before, known: an order that may begin with the same blocks, and the offsets of its packing.
+        """
+        offsets = np.zeros(len(order), dtype=np.int64)
+        same = next(
+            (at for at, (one, other) in enumerate(zip(order, before, strict=False)) if one != other), len(before)
+        )
+        begun = np.array(order[:same], dtype=np.int64)
+        offsets[begun] = np.array(known, dtype=np.int64)[begun]
+        # The placed blocks, by increasing offset.
+        placed, start, end = (np.zeros(len(order), dtype=np.int64) for _ in range(3))
+        placed[:same] = begun[np.argsort(offsets[begun], kind="stable")]
+        start[:same], end[:same] = offsets[placed[:same]], (offsets + self._bytes)[placed[:same]]
+        for count in range(same, len(order)):
+            index = order[count]
+            size = int(self._bytes[index])
+            live = (self._first <= self._last[index]) & (self._last >= self._first[index])
+            together = live.take(placed[:count]).nonzero()[0]
+            offset = _lowest_gap(start.take(together), end.take(together), size)
+            if offset + size > limit:
+                return None
+            at = int(start[:count].searchsorted(offset))
+            for column, value in ((placed, index), (start, offset), (end, offset + size)):
+                column[at + 1 : count + 1] = column[at:count]
+                column[at] = value
+            offsets[index] = offset
+        return Packing(tuple(offsets.tolist()), int(end.max(initial=0)))
 
 
 def _lowest_gap(start: NDArray[np.int64], end: NDArray[np.int64], size: int) -> int:
@@ -122,14 +152,15 @@ def _orders(blocks: Sequence[Block]) -> list[list[int]]:
 
 def _improved(blocks: Sequence[Block], enough: float) -> Sequence[int]:
     """The order of the best packing of several rounds, of which the first places the blocks as they are given."""
-    random, order = Random(0), list(range(len(blocks)))
-    packing = place(blocks, order)
+    random, order, placement = Random(0), list(range(len(blocks))), _Placement(blocks)
+    packing = placement.place(order)
+    assert packing is not None, "there is no limit"
     for _ in range(min(_ROUNDS, _PLACEMENTS // max(len(blocks), 1))):
         if packing.bytes <= enough:
             break
         changed = _changed(blocks, order, packing, random)
-        found = place(blocks, changed)
-        if found.bytes <= packing.bytes:
+        found = placement.place(changed, packing.bytes, order, packing.offsets)
+        if found is not None:
             order, packing = changed, found
     return order
 
