@@ -27,14 +27,17 @@ from typing import Any
 
 import torch
 
+import dmc.kernels
 from bench.gpu_clock import clocked
 from bench.gpu_models import MODELS, empty
 from bench.gpu_peers import CLIP, DECAY, RATE
 from bench.gpu_step import start
 from bench.multi_gpu_peers import MODEL, PEERS, mean, peer_step
 from bench.record import write_record
+from dmc.program.tuning import CANDIDATES, Table
 
 RESULTS = Path(__file__).parent / "results" / "multi_gpu.json"
+TUNED = Path(dmc.kernels.__file__).parent / "tuned"
 PLANS = ("dp", "zero2")
 BATCHES, COMPARED = 4, 6
 # Of a loss in bf16: six steps of rounding each.
@@ -79,6 +82,7 @@ def main() -> int:
     parser.add_argument("--apart", action="store_true")
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--machine", default="h200", help="with one of the GPUs that the plans are for")
+    parser.add_argument("--candidates", action="store_true", help="for `dmc tune`, of kernels that dmc's table lacks")
     parser.add_argument("--warm", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -86,7 +90,7 @@ def main() -> int:
     if options.mode == "prepare":
         for batch, ranks in product(options.batches, options.ranks):
             for plan in _plans(options, ranks):
-                prepare(plan, ranks, batch, options.dropout, options.directory, options.machine)
+                prepare(plan, ranks, batch, options)
         return 0
     return collect(options.directory, options.out) if options.mode == "collect" else run(options)
 
@@ -99,19 +103,23 @@ def _path(directory: Path, plan: str, ranks: int, batch: int, dropout: float) ->
     return directory / f"{_model(dropout)}@{plan}@{ranks}@{batch}.dmc"
 
 
-def prepare(plan: str, ranks: int, batch: int, dropout: float, directory: Path, on: str) -> None:
+def prepare(plan: str, ranks: int, batch: int, options: argparse.Namespace) -> None:
     """Compiles one case, its parameters zero and without the texts of its forms, so that the file packs well."""
-    import dmc
     from dmc.api import compile_artifact
+    from dmc.cli.tune import write_candidates
     from dmc.machine import machine, machine_for
     from dmc.simulator import simulate
 
-    path, begin = _path(directory, plan, ranks, batch, dropout), time.perf_counter()
+    on, path, begin = (
+        options.machine,
+        _path(options.directory, plan, ranks, batch, options.dropout),
+        time.perf_counter(),
+    )
     if path.exists():
         return
     mesh, ways = dmc.Mesh(dp=ranks), {"dp": dmc.plans.data_parallel, "zero2": dmc.plans.zero2}
     artifact = compile_artifact(
-        empty(MODELS[MODEL].build(dropout)),
+        empty(MODELS[MODEL].build(options.dropout)),
         optimizer=dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, clip_grad_norm=CLIP),
         example=batch_of(0, ranks * batch),
         precision="bf16-mixed",
@@ -121,6 +129,8 @@ def prepare(plan: str, ranks: int, batch: int, dropout: float, directory: Path, 
         machine=machine_for(on, ranks),
         verify=False,
     )
+    if options.candidates:
+        write_candidates(artifact, path.with_suffix(CANDIDATES), Table.read(TUNED / f"{on}.json").choices)
     replace(artifact, ir={}).write(path)
     predicted = simulate(artifact.job, machine(machine_for(on, ranks))).step_ns
     path.with_suffix(".json").write_text(json.dumps({"predicted_ms": predicted / 1e6}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from dmc._mlir import func, ir
 from dmc.kernels.generated import Declined
@@ -18,10 +18,11 @@ from dmc.program.tuning import HEURISTIC, Candidate, Candidates, Tunable
 _LEAST_TRAFFIC = 1 << 20
 
 
-def candidates_of(module: ir.Module, job: Job) -> Candidates:
+def candidates_of(module: ir.Module, job: Job, known: Collection[str] = ()) -> Candidates:
     """The candidates of the kernels of `job`, whose bodies are functions of `module`.
 
-    Kernels without alternatives or shorter than a launch are left out, as are candidates that do not compile.
+    Kernels without alternatives or shorter than a launch are left out, as are those with `known` keys, and candidates
+    that do not compile.
     """
     symbols = ir.SymbolTable(module.operation)
     bodies: dict[str, tuple[str, func.FuncOp]] = {}
@@ -29,7 +30,8 @@ def candidates_of(module: ir.Module, job: Job) -> Candidates:
         function = symbols[name]
         assert isinstance(function, func.FuncOp)
         bodies.setdefault(kernel_key(function), (name, function))
-    found = [(name, function, _ways(function)) for name, function in bodies.values()]
+    every = [(name, function, _ways(function)) for name, function in bodies.values()]
+    found = [(name, function, ways) for name, function, ways in every if kernel_key(function, ways) not in known]
     asked = [(taken, frozenset()) for *_, ways in found for taken in ways]
     answers = iter(compiled(asked))
     tunables: list[Tunable] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -50,6 +50,18 @@ class Candidates(msgspec.Struct, frozen=True):
     tunables: tuple[Tunable, ...]
     modules: dict[str, CodeModule]
     schema: int = SCHEMA
+
+    @staticmethod
+    def joined(several: Sequence[Candidates]) -> Candidates:
+        """The union; what several have is there once."""
+        tunables = {each.key: each for found in several for each in found.tunables}
+        return Candidates(
+            tuple(tunables.values()), {name: each for found in several for name, each in found.modules.items()}
+        )
+
+    def without(self, keys: Collection[str]) -> Candidates:
+        """Those of the other kernels."""
+        return Candidates(tuple(each for each in self.tunables if each.key not in keys), self.modules)
 
     def to_bytes(self) -> bytes:
         """The candidates as a compact file."""

@@ -287,8 +287,31 @@ def test_equal_kernels_are_timed_once_and_short_ones_never(context: None) -> Non
     for kernels, names in ((long, ["one_0", "one_1"]), ({"one_1": replace(long["one_1"], traffic=(1 << 20) - 1)}, [])):
         found = candidates_of(module, Job({"rank": 1}, (), kernels, ()))
         assert [each.kernel for each in found.tunables] == names
+    found = candidates_of(module, Job({"rank": 1}, (), long, ()))
+    known = {each.key for each in found.tunables if each.kernel == "one_0"}
+    assert [each.kernel for each in candidates_of(module, Job({"rank": 1}, (), long, ()), known).tunables] == ["one_1"]
 
 
 def test_candidates_are_compiled_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", str(tmp_path / "step.dmc")]) == 1
     assert "hint: dmc tune --prepare" in capsys.readouterr().err
+
+
+def test_steps_share_a_table_and_what_it_knows_is_not_timed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = Device({"first": 2.0, "other": 1.0})
+    monkeypatch.setattr(device, "versions", lambda: {"device": "a GPU", "driver": "1"}, raising=False)
+    monkeypatch.setattr("dmc.runtime.cuda_streams.open_device", lambda: device)
+    kernels = {key: replace(_tunable("first", "other"), key=key) for key in ("both", "one", "two", "known")}
+    for name, keys in (("one", ("both", "one")), ("two", ("both", "two", "known"))):
+        (tmp_path / f"{name}.candidates").write_bytes(Candidates(tuple(kernels[key] for key in keys), {}).to_bytes())
+    known, output = tmp_path / "known.json", tmp_path / "gpu.json"
+    before = Choice("doubled", "", "first", {"first": 7.0})
+    Table({"known": before}, "another GPU").write(known)
+    steps = [str(tmp_path / f"{name}.dmc") for name in ("one", "two")]
+    assert main(["tune", *steps, "--known", str(known), "-o", str(output)]) == 0
+    table = Table.read(output)
+    assert (sorted(table.choices), table.device) == (["both", "known", "one", "two"], "a GPU")
+    assert table.choices["known"] == before and table.choices["two"].label == "other"
+    assert capsys.readouterr().out.splitlines()[-1] == f"{output}: 3 kernels beside 1"
