@@ -13,7 +13,7 @@ from dmc.errors import ImportFailure
 aten = torch.ops.aten
 # Columns of a matrix that is factorised: each is some operations of the step.
 MOST = 64
-# Of the exponential, enough in f32 where the norm is at most one half; beyond a norm of half of 2 to the other it is NaN.
+# Of the exponential, enough in f32 where the norm is at most one half; beyond half of 2 to the other it is NaN.
 # Gradients have large norms: PyTorch computes them by the exponential of [[a, g], [0, a]], g as large as it comes.
 _TERMS, _HALVINGS = 9, 32
 
