@@ -277,3 +277,19 @@ def _difference(eager: Any, fake: Any) -> str:
 
 def _strides(x: Tensor) -> list[int]:
     return [stride for stride, size in zip(x.stride(), x.shape, strict=True) if size > 1]
+
+
+def test_operations_of_numbers_alone_are_left_alone(context: Any) -> None:
+    """As in the sliding windows of LED and Longformer."""
+
+    class Chunked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.rand(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            count = torch.div(x.shape[0], 2, rounding_mode="trunc") - 1
+            return (self.weight * x).sum() * count
+
+    x = torch.rand(8, 4)
+    assert_trains_as_eager(context, Chunked(), lambda y, _: y, [(x, x)] * 2)

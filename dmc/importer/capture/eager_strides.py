@@ -36,8 +36,10 @@ def eager_strides() -> Generator[None]:
         if rule is None:
             return result
         first, *rest = result if isinstance(result, tuple) else (result,)
-        # Shapes that data decide are refused elsewhere.
-        if not isinstance(first, FakeTensor) or any(isinstance(size, torch.SymInt) for size in first.shape):
+        # One number has no strides, and may be of numbers alone. Shapes that data decide are refused elsewhere.
+        if not isinstance(first, FakeTensor) or not first.dim():
+            return result
+        if any(isinstance(size, torch.SymInt) for size in first.shape):
             return result
         with mode, torch.no_grad():
             strides = rule(first, *args)
