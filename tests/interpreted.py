@@ -74,10 +74,12 @@ def assert_trains_as_eager(
     step = InterpretedStep(context, model, loss, batches[0], accumulate=accumulate, **options)
     assert fingerprint(model) == before, "importing changed the user's model"
     losses = [step(*batch) for batch in batches]
-    trainer = EagerTrainer(eager, loss, torch.optim.SGD(eager.parameters(), lr=RATE), accumulate=accumulate)
+    precision = options.get("precision", Precision.FP32).value
+    optimizer = torch.optim.SGD(eager.parameters(), lr=RATE)
+    trainer = EagerTrainer(eager, loss, optimizer, accumulate=accumulate, precision=precision)
     expected = [trainer.step(batch) for batch in batches]
-    assert_losses_close(losses, expected, TOLERANCE["fp32"])
-    assert_states_close(start, step.model_state(), eager.state_dict(), TOLERANCE["fp32"])
+    assert_losses_close(losses, expected, TOLERANCE[precision])
+    assert_states_close(start, step.model_state(), eager.state_dict(), TOLERANCE[precision])
     return step
 
 

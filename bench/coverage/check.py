@@ -40,7 +40,11 @@ def check(samples: Sequence[Sample], way: Way = "interpreter", mode: Mode = PLAI
     outside, is_case = out_of_scope(case)
     if not is_case:
         return Verdict("refused", outside, OUTSIDE)
-    expected = by_eager(case, mode, steps=1)
+    try:
+        expected = by_eager(case, mode, steps=1)
+    except RuntimeError as error:
+        # Autocast may give a function what it does not take.
+        return Verdict("refused", f"eager: {error}", OUTSIDE)
     try:
         actual = _run(case, way, mode)
     except DmcError as error:

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, linalg
+from torch import Tensor, linalg, nn
 
 from dmc.errors import ImportFailure
 from dmc.importer.decompositions import matrices
+from dmc.importer.forward.precision import Precision
 from tests.decomposed import assert_same, by_rule
+from tests.interpreted import assert_trains_as_eager
 
 torch.manual_seed(0)
 A, B = torch.randn(2, 4, 4) + 2.0 * torch.eye(4), torch.randn(2, 4, 3)
@@ -96,3 +98,22 @@ def test_a_large_matrix_is_refused() -> None:
     own = matrices.OWN[torch.ops.aten.linalg_inv_ex.default]
     with pytest.raises(ImportFailure, match="factorises a matrix of 65 columns"):
         own(torch.eye(65))
+
+
+class _Factorised(nn.Module):
+    """Products in bf16, of which R is taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.x, self.left = nn.Parameter(torch.ones(4, 4)), nn.Parameter(torch.randn(3, 4, 6))
+
+    def forward(self, right: Tensor) -> Tensor:
+        return linalg.qr(torch.addbmm(self.x, self.left, right, beta=0.5, alpha=2.0)).R
+
+
+def test_narrow_products_are_factorised_in_f32(context: Any) -> None:
+    torch.manual_seed(0)
+    batch = (torch.randn(3, 6, 4), torch.tensor(0.0))
+    assert_trains_as_eager(
+        context, _Factorised(), lambda r, _: r.square().mean(), [batch], precision=Precision.BF16_MIXED
+    )

@@ -134,8 +134,16 @@ def _deviation_and_mean(x: Tensor, dim: list[int] | None = None, *, keepdim: boo
 
 
 def _addmv(x: Tensor, matrix: Tensor, vector: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    return _added(matrix @ vector, x, beta, alpha)
+
+
+def _addbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """Products of a batch, summed: one product along both dimensions."""
+    return _added(left.movedim(0, 1).flatten(1) @ right.flatten(0, 1), x, beta, alpha)
+
+
+def _added(product: Tensor, x: Tensor, beta: float, alpha: float) -> Tensor:
     """Times zero, `x` does not count, even where it is not finite."""
-    product = matrix @ vector
     product = product if alpha == 1 else product * alpha
     if beta == 0:
         return product
@@ -187,6 +195,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.var_mean.correction: _variance_and_mean,
     aten.std.correction: _deviation,
     aten.std_mean.correction: _deviation_and_mean,
+    aten.addbmm.default: _addbmm,
     aten.addmv.default: _addmv,
     aten._trilinear.default: _trilinear,
 }

@@ -2,7 +2,7 @@
 
 The lists are those of `torch.autocast` for CUDA (PyTorch documentation, "Automatic Mixed Precision package", op
 reference), on every target, so that a step means the same everywhere: matrix products in bf16; softmax, norms,
-losses and transcendental functions in f32; operations with several inputs in the widest of their types.
+losses, transcendental functions and factorisations in f32; operations with several inputs in the widest of their types.
 """
 
 from __future__ import annotations
@@ -38,6 +38,12 @@ WIDE = frozenset(
     " nll_loss_nd norm nuclear_norm poisson_nll_loss pow prod reciprocal renorm rms_norm rsqrt sinh smooth_l1_loss"
     " soft_margin_loss softmax softmin softplus sum tan triplet_margin_loss".split()
 )
+# PyTorch has no factorisations in narrow types; for a CPU `torch.autocast` computes them in f32.
+FACTORISATIONS = frozenset(
+    "_linalg_det _linalg_eigh _linalg_slogdet _linalg_solve_ex _linalg_svd cholesky cholesky_inverse cholesky_solve"
+    " geqrf linalg_cholesky_ex linalg_eigh linalg_householder_product linalg_inv_ex linalg_lu linalg_lu_factor_ex"
+    " linalg_lu_solve linalg_matrix_exp linalg_qr linalg_solve_triangular lu_unpack ormqr triangular_solve".split()
+)
 WIDEST = frozenset(
     "addcdiv addcmul atan2 bilinear cat cross dot grid_sample grid_sampler index_put scatter_add stack"
     " tensordot".split()
@@ -64,7 +70,7 @@ def autocast(target: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
 def _chosen_type(name: str, args: Any, kwargs: Any) -> torch.dtype | None:
     if name in NARROW:
         return torch.bfloat16
-    if name in WIDE:
+    if name in WIDE or name in FACTORISATIONS:
         return torch.float32
     if name not in WIDEST:
         return None
