@@ -15,13 +15,13 @@ STREAM, SIDE = 7, 8
 
 
 class Memory:
-    """Threads for GPUs: their memory is that of the process. A stream does at once what it is asked, but the one beside
-    it only when they join."""
+    """Threads for GPUs: their memory is that of the process. A stream does at once what it is asked, those beside it when
+    they join."""
 
     def __init__(self, seed: int = 0) -> None:
         self.trouble, self.closed, self.registered = "", 0, (0, 0)
         self._draw = random.Random(seed)
-        self._beside: list[tuple[int, int, int]] = []
+        self._beside: dict[int, list[tuple[int, int, int]]] = {}
 
     def register(self, pointer: int, length: int) -> int:
         if self.trouble == "register":
@@ -48,19 +48,20 @@ class Memory:
 
     def copy(self, target: int, source: int, length: int, stream: Any) -> None:
         self._pause()
-        if stream == SIDE:
-            self._beside.append((target, source, length))
+        if stream in self._beside:
+            self._beside[stream].append((target, source, length))
         else:
             ctypes.memmove(target, source, length)
 
-    def fork(self, stream: Any) -> Any:
-        assert stream == STREAM and not self._beside
-        return SIDE
+    def fork(self, stream: Any, number: int) -> Any:
+        assert stream == STREAM and SIDE + number not in self._beside
+        self._beside[SIDE + number] = []
+        return SIDE + number
 
-    def join(self, stream: Any) -> None:
-        for each in self._beside:
+    def join(self, stream: Any, number: int) -> None:
+        assert stream == STREAM
+        for each in self._beside.pop(SIDE + number):
             ctypes.memmove(*each)
-        self._beside.clear()
 
     def meet(self, raised: Sequence[int], awaited: Sequence[int], stream: Any) -> None:
         self._pause()

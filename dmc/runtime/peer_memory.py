@@ -18,7 +18,7 @@ class PeerMemory:
     def __init__(self, cupy: Any, driver: Any) -> None:
         self._cuda, self._driver = cupy.cuda, driver
         self._runtime = cupy.cuda.runtime
-        self._sides: dict[int, _Side] = {}
+        self._sides: dict[tuple[int, int], _Side] = {}
 
     def register(self, pointer: int, length: int) -> int:
         """The address by which streams reach host memory. Raises DmcError where they cannot."""
@@ -56,16 +56,16 @@ class PeerMemory:
         """Copies bytes from this device or another one."""
         self._runtime.memcpyAsync(target, source, length, self._runtime.memcpyDefault, stream)
 
-    def fork(self, stream: int) -> int:
-        """A stream beside another one, which continues from where that is now."""
-        side = self._sides.setdefault(stream, _Side(self._cuda))
+    def fork(self, stream: int, number: int) -> int:
+        """One of the streams beside another one, which continues from where that is now."""
+        side = self._sides.setdefault((stream, number), _Side(self._cuda))
         self._runtime.eventRecord(side.forked.ptr, stream)
         self._runtime.streamWaitEvent(side.stream.ptr, side.forked.ptr)
         return side.stream.ptr
 
-    def join(self, stream: int) -> None:
-        """Later work on a stream begins after what the stream beside it has now."""
-        side = self._sides[stream]
+    def join(self, stream: int, number: int) -> None:
+        """Later work on a stream begins after what that stream beside it has now."""
+        side = self._sides[stream, number]
         self._runtime.eventRecord(side.joined.ptr, side.stream.ptr)
         self._runtime.streamWaitEvent(stream, side.joined.ptr)
 

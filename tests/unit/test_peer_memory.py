@@ -105,9 +105,9 @@ def test_a_meeting_is_one_operation_in_order(library: Library) -> None:
 def test_a_stream_beside_another_begins_and_ends_with_it(library: Library) -> None:
     memory = _memory(library)
     for _ in range(2):
-        assert memory.fork(7) == 9
+        assert memory.fork(7, 0) == 9
         memory.copy(1, 2, 3, 9)
-        memory.join(7)
+        memory.join(7, 0)
     turn = [
         ("eventRecord", 100, 7),
         ("streamWaitEvent", 9, 100),

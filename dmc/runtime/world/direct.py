@@ -6,9 +6,10 @@ adds values is left to NCCL (`dm-exchange-sums` makes most sums out of movements
 latency is lower there, and movements between hosts.
 
 A movement has four parts, all on the stream of its lane: each member tells the others that its source is ready, and
-waits for theirs; copies; tells that it has copied, and waits until all have. So a source is not written before it is
-read, nor a target read before it is written. A flag is raised by one rank, awaited and lowered by another, and raised
-again only after that rank has told the next thing: a flag is never raised twice.
+waits for theirs; copies, out of each one's memory on a stream of its own, since a copy of a few megabytes is mostly
+latency; tells that it has copied, and waits until all have. So a source is not written before it is read, nor a target
+read before it is written. A flag is raised by one rank, awaited and lowered by another, and raised again only after
+that rank has told the next thing: a flag is never raised twice.
 
 What a rank keeps of a movement it copies meanwhile. Within a device CUDA copies by a kernel, which waits until those
 beside it, which fill the multiprocessors, are done: 50 to 150 µs in a step of GPT-2. So a small piece that all gather,
@@ -84,15 +85,24 @@ class DirectCopies:
 
     def move(self, command: Collective, stream: Any) -> None:
         """Queues this rank's part."""
-        memory, copies = self._neighbours.memory, list(_copies(command, self._parts(command), self._rank))
-        kept = [each for each in copies if each.is_local]
+        memory, copies = self._neighbours.memory, self._by_other(command)
+        kept = copies.pop(self._rank, ())
         if kept:
-            self._copy(kept, memory.fork(stream))
+            self._copy(kept, memory.fork(stream, 0))
         self._meet(command, _READY, stream)
-        self._copy([each for each in copies if not each.is_local], stream)
-        if kept:
-            memory.join(stream)
+        beside = [memory.fork(stream, number) for number in range(1, len(copies))]
+        for of_one, on in zip(copies.values(), [stream, *beside], strict=False):
+            self._copy(of_one, on)
+        for number in range(0 if kept else 1, 1 + len(beside)):
+            memory.join(stream, number)
         self._meet(command, _DONE, stream)
+
+    def _by_other(self, command: Collective) -> dict[int, list[_Copy]]:
+        """This rank's copies, in order, by the rank whose memory they take part in; those within its own by its own."""
+        found: dict[int, list[_Copy]] = {}
+        for each in _copies(command, self._parts(command), self._rank):
+            found.setdefault(each.taker if each.giver == self._rank else each.giver, []).append(each)
+        return found
 
     def _copy(self, copies: Sequence[_Copy], stream: Any) -> None:
         arenas = self._neighbours.arenas
@@ -117,11 +127,6 @@ class _Copy(NamedTuple):
     source: Range
     taker: int
     target: Range
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it is within one device."""
-        return self.giver == self.taker
 
 
 def _copies(command: Collective, parts: Mapping[int, Collective], rank: int) -> Iterator[_Copy]:
