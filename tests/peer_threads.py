@@ -15,7 +15,7 @@ STREAM, SIDE = 7, 8
 
 
 class Memory:
-    """Threads for GPUs: their memory is that of the process. A stream does at once what it is asked, those beside it when
+    """Threads for GPUs: their memory is that of the process. A stream does at once what it is asked, one beside it when
     they join."""
 
     def __init__(self, seed: int = 0) -> None:
