@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from dmc import dialect
 from dmc._mlir import func, ir
 from dmc.analysis.requests.settings import write_settings
-from dmc.cli.main import main
 from dmc.errors import ArtifactError, DmcError
 from dmc.lowering.candidates import candidates_of
 from dmc.lowering.implementations import code_for
@@ -84,7 +83,7 @@ class Device:
         self.memory[pointers[2] : pointers[2] + 4 * COUNT].view(np.float32)[:] = 1
 
 
-def _tunable(*entries: str) -> Tunable:
+def tunable_of(*entries: str) -> Tunable:
     steps = ((Dispatch(each, (1, 1, 1), (1, 1, 1), 0, BINDINGS),) for each in entries)
     made = tuple(Candidate(entry, step, 0) for entry, step in zip(entries, steps, strict=True))
     return Tunable("key", "doubled", (OPERAND,), (OPERAND,), made)
@@ -98,7 +97,7 @@ def _tuned(times: dict[str, float], tunable: Tunable) -> tuple[Choice, list[str]
 
 def test_the_fastest_that_is_right_is_chosen() -> None:
     times = {"first": 9.0, "fast": 5.0, "wrong": 1.0, "short": 1.0, "refused": 1.0}
-    choice, refused = _tuned(times, _tunable(*times))
+    choice, refused = _tuned(times, tunable_of(*times))
     assert (choice.label, choice.us) == ("fast", pytest.approx({"first": 9.0, "fast": 5.0}))
     assert choice.types == "1000xf32 -> 1000xf32"
     assert [each.partition(":")[0] for each in refused] == ["wrong", "short", "refused"]
@@ -107,7 +106,7 @@ def test_the_fastest_that_is_right_is_chosen() -> None:
 
 def test_candidates_are_compared_by_one_launch_each() -> None:
     device = Device({})
-    found = list(compared(device, Candidates((_tunable("first", "other", "wrong"),), {})))
+    found = list(compared(device, Candidates((tunable_of("first", "other", "wrong"),), {})))
     assert [each[:2] for each in found] == [("doubled", label) for label in ("first", "other", "wrong")]
     assert [fact for _, _, fact in found] == [None, None, "result 0 differs by 5.0e-01"]
     assert device.issued == ["first", "other", "wrong"]
@@ -115,7 +114,7 @@ def test_candidates_are_compared_by_one_launch_each() -> None:
 
 def test_each_launch_takes_the_next_of_several_sets() -> None:
     device = Device({"first": 9.0})
-    next(tune(device, Candidates((_tunable("first"),), {})))
+    next(tune(device, Candidates((tunable_of("first"),), {})))
     sets = [tuple(device.memory[each : each + 4 * COUNT].tobytes() for each in pair) for pair in set(device.pointers)]
     assert len(sets) == 8 and device.pointers[-2] == device.pointers[-10]
     assert len({operand for operand, _ in sets}) == 8, "data that are in the cache, or alike"
@@ -123,7 +122,7 @@ def test_each_launch_takes_the_next_of_several_sets() -> None:
 
 def test_large_operands_repeat_their_data() -> None:
     device, period, rest = Device({"first": 9.0}), 1_048_573, 100
-    tunable = replace(_tunable("first"), reads=(Operand("i1", (period + rest,)),))
+    tunable = replace(tunable_of("first"), reads=(Operand("i1", (period + rest,)),))
     next(tune(device, Candidates((tunable,), {})))
     data, behind = np.split(device.memory[: period + rest + 1], [period + rest])
     assert np.array_equal(data[period:], data[:rest]) and data[:rest].any()
@@ -131,14 +130,14 @@ def test_large_operands_repeat_their_data() -> None:
 
 
 def test_what_is_hardly_faster_is_not_chosen() -> None:
-    assert _tuned({"first": 9.0, "other": 8.9}, _tunable("first", "other"))[0].label == "first"
+    assert _tuned({"first": 9.0, "other": 8.9}, tunable_of("first", "other"))[0].label == "first"
 
 
 def test_the_library_is_asked_for_its_algorithms() -> None:
     matrix = Matrix(BINDINGS[0].place, "f32", 1, 10, 100)
     result = replace(matrix, place=BINDINGS[1].place)
     product = Product(matrix, matrix, result, Place("scratch", 0, 0, 64))
-    tunable = replace(_tunable("first"), candidates=(Candidate(HEURISTIC, (product,), 64),))
+    tunable = replace(tunable_of("first"), candidates=(Candidate(HEURISTIC, (product,), 64),))
     choice, _ = _tuned({"()": 9.0, str(ALGORITHM): 5.0}, tunable)
     assert choice.label == label_of(ALGORITHM) and choice.label.startswith("id=66 tile_id=20 splitk_num=1")
     assert algorithm_of(choice.label) == ALGORITHM and algorithm_of(label_of(())) == ()
@@ -290,28 +289,3 @@ def test_equal_kernels_are_timed_once_and_short_ones_never(context: None) -> Non
     found = candidates_of(module, Job({"rank": 1}, (), long, ()))
     known = {each.key for each in found.tunables if each.kernel == "one_0"}
     assert [each.kernel for each in candidates_of(module, Job({"rank": 1}, (), long, ()), known).tunables] == ["one_1"]
-
-
-def test_candidates_are_compiled_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tune", str(tmp_path / "step.dmc")]) == 1
-    assert "hint: dmc tune --prepare" in capsys.readouterr().err
-
-
-def test_steps_share_a_table_and_what_it_knows_is_not_timed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    device = Device({"first": 2.0, "other": 1.0})
-    monkeypatch.setattr(device, "versions", lambda: {"device": "a GPU", "driver": "1"}, raising=False)
-    monkeypatch.setattr("dmc.runtime.cuda_streams.open_device", lambda: device)
-    kernels = {key: replace(_tunable("first", "other"), key=key) for key in ("both", "one", "two", "known")}
-    for name, keys in (("one", ("both", "one")), ("two", ("both", "two", "known"))):
-        (tmp_path / f"{name}.candidates").write_bytes(Candidates(tuple(kernels[key] for key in keys), {}).to_bytes())
-    known, output = tmp_path / "known.json", tmp_path / "gpu.json"
-    before = Choice("doubled", "", "first", {"first": 7.0})
-    Table({"known": before}, "another GPU").write(known)
-    steps = [str(tmp_path / f"{name}.dmc") for name in ("one", "two")]
-    assert main(["tune", *steps, "--known", str(known), "-o", str(output)]) == 0
-    table = Table.read(output)
-    assert (sorted(table.choices), table.device) == (["both", "known", "one", "two"], "a GPU")
-    assert table.choices["known"] == before and table.choices["two"].label == "other"
-    assert capsys.readouterr().out.splitlines()[-1] == f"{output}: 3 kernels beside 1"
