@@ -19,7 +19,8 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 PIP_ARGS ?=
-WORKERS ?= 2
+# One more than the cores of a small machine: some tests wait for processes of their own.
+WORKERS ?= 3
 
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
