@@ -19,8 +19,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 PIP_ARGS ?=
-# One more than the cores of a small machine: some tests wait for processes of their own.
-WORKERS ?= 3
+WORKERS ?= 2
 
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
