@@ -117,3 +117,23 @@ def test_narrow_products_are_factorised_in_f32(context: Any) -> None:
     assert_trains_as_eager(
         context, _Factorised(), lambda r, _: r.square().mean(), [batch], precision=Precision.BF16_MIXED
     )
+
+
+class _Contracted(nn.Module):
+    """What a product in bf16 gives, contracted with a parameter in f32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.x = nn.Linear(6, 4), nn.Parameter(torch.randn(3, 4))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        narrow = torch.einsum("ij,kj->ik", self.linear(rows), self.x)
+        return narrow + torch.einsum("ij->i", self.x)
+
+
+def test_einsum_multiplies_in_bf16(context: Any) -> None:
+    torch.manual_seed(0)
+    batch = (torch.randn(5, 6), torch.tensor(0.0))
+    assert_trains_as_eager(
+        context, _Contracted(), lambda r, _: r.float().square().mean(), [batch], precision=Precision.BF16_MIXED
+    )

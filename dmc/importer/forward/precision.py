@@ -68,7 +68,7 @@ def autocast(target: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
 
 
 def _chosen_type(name: str, args: Any, kwargs: Any) -> torch.dtype | None:
-    if name in NARROW:
+    if name in NARROW or (name == "einsum" and _is_product(args)):
         return torch.bfloat16
     if name in WIDE or name in FACTORISATIONS:
         return torch.float32
@@ -76,3 +76,8 @@ def _chosen_type(name: str, args: Any, kwargs: Any) -> torch.dtype | None:
         return None
     types = {leaf.dtype for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
     return torch.float32 if torch.float32 in types else None
+
+
+def _is_product(args: Any) -> bool:
+    """Of several tensors PyTorch makes matrix products; of one a view or a sum."""
+    return sum(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(args)) > 1
