@@ -27,17 +27,16 @@ from typing import Any
 
 import torch
 
-import dmc.kernels
+import dmc
 from bench.gpu_clock import clocked
 from bench.gpu_models import MODELS, empty
 from bench.gpu_peers import CLIP, DECAY, RATE
 from bench.gpu_step import start
 from bench.multi_gpu_peers import MODEL, PEERS, mean, peer_step
 from bench.record import write_record
-from dmc.program.tuning import CANDIDATES, Table
+from dmc.program.tuning import CANDIDATES, tables
 
 RESULTS = Path(__file__).parent / "results" / "multi_gpu.json"
-TUNED = Path(dmc.kernels.__file__).parent / "tuned"
 PLANS = ("dp", "zero2")
 BATCHES, COMPARED = 4, 6
 # Of a loss in bf16: six steps of rounding each.
@@ -110,11 +109,8 @@ def prepare(plan: str, ranks: int, batch: int, options: argparse.Namespace) -> N
     from dmc.machine import machine, machine_for
     from dmc.simulator import simulate
 
-    on, path, begin = (
-        options.machine,
-        _path(options.directory, plan, ranks, batch, options.dropout),
-        time.perf_counter(),
-    )
+    path = _path(options.directory, plan, ranks, batch, options.dropout)
+    on, begin = machine_for(options.machine, ranks), time.perf_counter()
     if path.exists():
         return
     mesh, ways = dmc.Mesh(dp=ranks), {"dp": dmc.plans.data_parallel, "zero2": dmc.plans.zero2}
@@ -126,13 +122,13 @@ def prepare(plan: str, ranks: int, batch: int, options: argparse.Namespace) -> N
         mesh=mesh if ranks > 1 else None,
         plan=dmc.plan(mesh).use(ways[plan]("dp")) if ranks > 1 else None,
         target="cuda",
-        machine=machine_for(on, ranks),
+        machine=on,
         verify=False,
     )
     if options.candidates:
-        write_candidates(artifact, path.with_suffix(CANDIDATES), Table.read(TUNED / f"{on}.json").choices)
+        write_candidates(artifact, path.with_suffix(CANDIDATES), tables()[options.machine].choices)
     replace(artifact, ir={}).write(path)
-    predicted = simulate(artifact.job, machine(machine_for(on, ranks))).step_ns
+    predicted = simulate(artifact.job, machine(on)).step_ns
     path.with_suffix(".json").write_text(json.dumps({"predicted_ms": predicted / 1e6}))
     print(f"{path.name}: {time.perf_counter() - begin:.0f} s, {path.stat().st_size / 1e6:.1f} MB", flush=True)
 

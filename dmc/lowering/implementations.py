@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
-import dmc.kernels
 from dmc._mlir import ir
 from dmc.analysis.requests.settings import machine_of, tuning_of
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.kernels import compile_kernels
 from dmc.machine import machine
-from dmc.program.tuning import Table
+from dmc.program.tuning import Table, tables
 from dmc.target import Target
-
-_TABLES = Path(dmc.kernels.__file__).parent / "tuned"
 
 
 def code_for(module: ir.Module, names: Iterable[str], target: Target) -> CodeLibrary:
@@ -41,7 +37,7 @@ def _table(module: ir.Module) -> Table:
     """The choices that were measured; of several for a kernel, the user's, else those on the machine's device."""
     product = machine(machine_of(module)).device.product
     found = Table()
-    for table in sorted(map(Table.read, sorted(_TABLES.glob("*.json"))), key=lambda each: _is_of(each, product)):
+    for table in sorted(tables().values(), key=lambda each: _is_of(each, product)):
         found = found.joined(table)
     return found.joined(tuning_of(module) or Table())
 

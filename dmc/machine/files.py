@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dmc.errors import DmcError
 from dmc.machine.machine import Device, Link, Machine, Measured
-from dmc.program.tuning import Choice, Table
+from dmc.program.tuning import Choice, tables
 
 
 class _Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,7 +27,6 @@ class _Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _DATA = resources.files("dmc.machine") / "data"
-_TABLES = resources.files("dmc.kernels") / "tuned"
 _SUFFIX = ".json"
 _Part = TypeVar("_Part", Device, Link, _Recipe)
 
@@ -48,10 +47,9 @@ def machine(name: str) -> Machine:
         hint = f"use one of {', '.join(machine_names())}, or a file that dmc calibrate wrote (….json)"
         raise DmcError(f"machine '{name}'", "is not described", hint=hint)
     recipe = _read("machines", name, _Recipe)
-    table = _TABLES / f"{recipe.device}{_SUFFIX}"
     device = _read("devices", recipe.device, Device)
-    if table.is_file():
-        device = with_tuned(device, msgspec.json.decode(table.read_bytes(), type=Table).choices)
+    if recipe.device in tables():
+        device = with_tuned(device, tables()[recipe.device].choices)
     return Machine(
         name=recipe.name,
         description=recipe.description,

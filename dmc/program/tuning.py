@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 
 import msgspec
@@ -148,6 +150,14 @@ class Table(msgspec.Struct, frozen=True):
             fact = f"is of schema {table.schema} for {table.architecture}, expected {SCHEMA} for {ARCHITECTURE}"
             raise ArtifactError(where, fact, hint="run dmc tune again")
         return table
+
+
+@functools.cache
+def tables() -> Mapping[str, Table]:
+    """The tables that come with dmc, by the name of their device."""
+    folder = resources.files("dmc.kernels") / "tuned"
+    files = sorted((each for each in folder.iterdir() if each.name.endswith(".json")), key=lambda each: each.name)
+    return {each.name.removesuffix(".json"): Table.parse(each.read_bytes(), each.name) for each in files}
 
 
 def label_of(algorithm: tuple[int, ...]) -> str:

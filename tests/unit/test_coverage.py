@@ -16,7 +16,7 @@ from bench.coverage.steps import Sample, case_of
 from bench.coverage.sweep import NONE, Sweep, Task, entries
 from tests.fuzz import workers
 from tests.fuzz.check import Verdict
-from tests.fuzz.train import by_eager
+from tests.fuzz.train import Mode, by_eager
 
 
 def _verdict(outcome: str, kind: str = "", text: str = "") -> dict[str, str]:
@@ -85,6 +85,13 @@ def test_what_no_step_contains_is_told() -> None:
     assert (outside.kind, outside.text) == (OUTSIDE, "complex numbers")
     drawn = check([Sample(lambda x: x * torch.poisson(x.detach().exp()), (torch.randn(3, requires_grad=True),))])
     assert (drawn.kind, drawn.text) == (OUTSIDE, "draws random numbers")
+
+
+def test_what_eager_does_not_take_under_autocast_is_outside() -> None:
+    sample = Sample(lambda x: torch.linalg.pinv(x @ x), (torch.eye(3).requires_grad_(),))
+    outside = check([sample], mode=Mode("bf16-mixed"))
+    assert outside.kind == OUTSIDE and "linalg.pinv" in outside.text
+    assert check([sample]).outcome == "agrees"
 
 
 def test_what_a_step_draws_is_compared_with_the_same_draws() -> None:

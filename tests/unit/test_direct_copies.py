@@ -110,6 +110,29 @@ def test_movements_are_those_of_the_interpreter(seed: int, brought: int, monkeyp
             assert found[i, rank].tobytes() == each.tobytes(), (kind, rank)
 
 
+class _Streams(Memory):
+    """Notes which stream copies from and to which address."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copied: list[tuple[Any, int, int]] = []
+
+    def copy(self, target: int, source: int, length: int, stream: Any) -> None:
+        self.copied.append((stream, target, source))
+        super().copy(target, source, length, stream)
+
+
+def test_what_others_give_comes_side_by_side_and_goes_back_behind_it() -> None:
+    job, memories = _job(["all_gather"]), [_Streams() for _ in range(RANKS)]
+    arenas = [np.zeros(4096, np.int8) for _ in range(RANKS)]
+    channels = _met(job, arenas, memories)
+    _on_all(lambda rank: [channels[rank].move(each, 0, 0, STREAM) for each in job.programs[rank].commands])
+    own = range(arenas[2].ctypes.data, arenas[2].ctypes.data + 4096)
+    streams = [stream for stream, target, _ in memories[2].copied if target in own]
+    (back,) = (stream for stream, target, _ in memories[2].copied if target not in own)
+    assert len(streams) == len(set(streams)) == 2 and back == streams[0]
+
+
 @pytest.mark.parametrize(
     ("more", "carried"),
     [

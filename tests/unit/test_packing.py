@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmc.analysis.memory import packing
-from dmc.analysis.memory.packing import Block, Packing, live_bytes, lower_bound, pack, place
+from dmc.analysis.memory.packing import Block, Packing, Placement, live_bytes, lower_bound, pack, place
 
 _POSITIONS = st.integers(0, 30)
 _BLOCKS = st.lists(
@@ -43,6 +44,21 @@ def test_any_order_gives_a_packing(blocks: list[Block], random: object) -> None:
     order = list(range(len(blocks)))
     random.shuffle(order)  # pyright: ignore[reportAttributeAccessIssue]
     _assert_apart(blocks, place(blocks, order))
+
+
+@given(_BLOCKS, st.randoms(use_true_random=False), st.integers(0, 40))
+@settings(deadline=None)
+def test_a_placement_begins_with_what_two_orders_share_and_ends_at_a_limit(
+    blocks: list[Block], random: Random, shared: int
+) -> None:
+    order = random.sample(range(len(blocks)), len(blocks))
+    rest = order[shared:]
+    changed = [*order[:shared], *random.sample(rest, len(rest))]
+    known, expected = place(blocks, order), place(blocks, changed)
+    placement = Placement(blocks)
+    assert placement.place(changed, expected.bytes, order, known.offsets) == expected
+    if expected.bytes > known.bytes:
+        assert placement.place(changed, expected.bytes - 1, order, known.offsets) is None
 
 
 @given(_BLOCKS)

@@ -227,14 +227,15 @@ def test_choices_of_a_table_are_taken_whatever_kernels_are_called(context: None,
 
 
 def test_the_table_of_the_machine_goes_before_those_of_other_devices(
-    context: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, (elements, _), (key, _) = _module("made")
+    given: dict[str, Table] = {}
     labels = [way.label for way in ways_of(module.body.operations[0])]
     for name, device, label in (("h100", "NVIDIA H100 80GB HBM3", labels[1]), ("h200", "NVIDIA H200", labels[0])):
         choice = Choice(elements, "", label, dict.fromkeys(labels, 1.0))
-        Table({key: choice}, device).write(tmp_path / f"{name}.json")
-    monkeypatch.setattr("dmc.lowering.implementations._TABLES", tmp_path)
+        given[name] = Table({key: choice}, device)
+    monkeypatch.setattr("dmc.lowering.implementations.tables", lambda: given)
 
     def taken(machine: str) -> str:
         write_settings(module, "cuda", machine, 0)

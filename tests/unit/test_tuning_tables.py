@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import dmc.kernels
 from dmc.errors import ArtifactError
-from dmc.program.tuning import Choice, Table
+from dmc.program.tuning import Choice, Table, tables
 
 
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
@@ -35,7 +34,6 @@ def test_choices_of_the_later_table_go_first() -> None:
 
 
 def test_the_tables_that_come_with_dmc_hold_what_was_measured() -> None:
-    paths = sorted((Path(dmc.kernels.__file__).parent / "tuned").glob("*.json"))
-    assert [path.stem for path in paths] == ["h100", "h200"]
-    for choice in (choice for path in paths for choice in Table.read(path).choices.values()):
+    assert list(tables()) == ["h100", "h200"]
+    for choice in (choice for table in tables().values() for choice in table.choices.values()):
         assert choice.us[choice.label] < 1.03 * min(choice.us.values()), choice

@@ -80,12 +80,12 @@ def pack(blocks: Sequence[Block]) -> Packing:
 
 def place(blocks: Sequence[Block], order: Sequence[int]) -> Packing:
     """Places blocks one by one, in `order`, at the lowest offset free during their live range."""
-    packing = _Placement(blocks).place(order)
+    packing = Placement(blocks).place(order)
     assert packing is not None, "there is no limit"
     return packing
 
 
-class _Placement:
+class Placement:
     """Places the same blocks in many orders."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
@@ -95,9 +95,9 @@ class _Placement:
     def place(
         self, order: Sequence[int], limit: float = math.inf, before: Sequence[int] = (), known: Sequence[int] = ()
     ) -> Packing | None:
-        """The packing of an order; None where it would exceed `limit`.
+        """The packing of an order; None where a block that is placed would end beyond `limit`.
 
-        before, known: an order that may begin with the same blocks, and the offsets of its packing.
+        before, known: an order that may begin with the same blocks, which are then where its packing has them.
         """
         offsets = np.zeros(len(order), dtype=np.int64)
         same = next(
@@ -152,7 +152,7 @@ def _orders(blocks: Sequence[Block]) -> list[list[int]]:
 
 def _improved(blocks: Sequence[Block], enough: float) -> Sequence[int]:
     """The order of the best packing of several rounds, of which the first places the blocks as they are given."""
-    random, order, placement = Random(0), list(range(len(blocks))), _Placement(blocks)
+    random, order, placement = Random(0), list(range(len(blocks))), Placement(blocks)
     packing = placement.place(order)
     assert packing is not None, "there is no limit"
     for _ in range(min(_ROUNDS, _PLACEMENTS // max(len(blocks), 1))):
