@@ -34,4 +34,5 @@ def test_steps_share_a_table_and_what_it_knows_is_not_timed_again(
     table = Table.read(output)
     assert (sorted(table.choices), table.device) == (["both", "known", "one", "two"], "a GPU")
     assert table.choices["known"] == before and table.choices["two"].label == "other"
-    assert capsys.readouterr().out.splitlines()[-1] == f"{output}: 3 kernels beside 1"
+    *timed, last = capsys.readouterr().out.splitlines()
+    assert len(timed) == 3 and last == f"{output}: 3 kernels beside 1"
