@@ -120,17 +120,21 @@ class Cache:
 
 
 _current: ContextVar[Cache | None] = ContextVar("cache", default=None)
+# The keys of what was put into the current cache.
+_put: ContextVar[list[str]] = ContextVar("put")
 
 
 @contextmanager
 def using(cache: Cache | None) -> Generator[None]:
-    """Results are kept in `cache` inside the block; it is trimmed when the block ends."""
-    token = _current.set(cache)
+    """Results are kept in `cache` inside the block; it is trimmed when the block ends, if it has grown."""
+    put = list[str]()
+    token, before = _current.set(cache), _put.set(put)
     try:
         yield
     finally:
         _current.reset(token)
-        if cache is not None:
+        _put.reset(before)
+        if cache is not None and put:
             _tried(cache, cache.trim)
 
 
@@ -153,7 +157,9 @@ def keep(parts: Sequence[str | bytes], data: bytes) -> None:
     """Keeps the result that `parts` determine, in the current cache."""
     cache = _current.get()
     if cache is not None:
-        _tried(cache, lambda: cache.put(_key(parts), data))
+        key = _key(parts)
+        _put.get().append(key)
+        _tried(cache, lambda: cache.put(key, data))
 
 
 def _tried(cache: Cache, act: Callable[[], bytes | None]) -> bytes | None:

@@ -60,8 +60,10 @@ def _imported(module: str) -> Iterator[str]:
             yield from (name if name in MODULES else node.module for name in names)
 
 
-# `dmc` itself is left out: it imports what it offers to users on first use.
-IMPORTS = {module: set(_imported(module)) - {"dmc"} for module in MODULES if module != "dmc"}
+@functools.cache
+def _imports() -> dict[str, set[str]]:
+    """What each module imports. `dmc` itself is left out: it imports what it offers to users on first use."""
+    return {module: set(_imported(module)) - {"dmc"} for module in MODULES if module != "dmc"}
 
 
 def _entry(folder: str, module: str) -> str | None:
@@ -82,7 +84,7 @@ def _index(folder: str) -> list[str]:
 @pytest.mark.parametrize("folder", PACKAGES)
 def test_there_is_no_import_cycle_among_files_or_folders(folder: str) -> None:
     graph: dict[str, set[str]] = {}
-    for module, imported in IMPORTS.items():
+    for module, imported in _imports().items():
         if (user := _entry(folder, module)) is not None:
             used = {entry for each in imported if (entry := _entry(folder, each)) is not None}
             graph[user] = graph.get(user, set()) | used - {user}
@@ -146,5 +148,5 @@ def test_the_folder_of_a_form_holds_passes_only(form: str) -> None:
 def test_the_helpers_of_a_pass_are_imported_by_it_alone(folder: str) -> None:
     inside = f"{folder}."
     assert sum(module.startswith(inside) for module in PASSES) == 1
-    others = [module for module in IMPORTS if not module.startswith(inside) and module != folder]
-    assert [module for module in others if any(each.startswith(inside) for each in IMPORTS[module])] == []
+    others = [module for module in _imports() if not module.startswith(inside) and module != folder]
+    assert [module for module in others if any(each.startswith(inside) for each in _imports()[module])] == []

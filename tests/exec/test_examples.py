@@ -116,6 +116,7 @@ def test_a_classifier_of_transformers_is_eagers() -> None:
     np.testing.assert_allclose(compiled, eager, rtol=2e-4)
 
 
+@large
 def test_buckets_are_eagers() -> None:
     """Batches of two lengths in random order, padding that does not count, clipping, evaluation of each length."""
     sizes = {"sentences": 48, "lengths": (4, 8), "vocabulary": 16, "width": 16, "heads": 2, "layers": 1}

@@ -14,6 +14,7 @@ from dmc.errors import DmcError, PlanError
 from dmc.program import Move, Program
 from dmc.runtime import Step
 from tests.compiled import assert_same_bits, train
+from tests.large import large
 
 WIDTH = 64
 SLOTS = ("exp_avg", "exp_avg_sq")
@@ -77,7 +78,12 @@ def test_only_what_is_named_waits() -> None:
 
 
 @pytest.mark.parametrize(
-    "optimizer", [dmc.optim.SGD(lr=0.1, momentum=0.9), dmc.optim.NAdam(lr=0.01), dmc.optim.Adafactor(lr=0.01)]
+    "optimizer",
+    [
+        pytest.param(dmc.optim.SGD(lr=0.1, momentum=0.9), marks=large),
+        dmc.optim.NAdam(lr=0.01),
+        dmc.optim.Adafactor(lr=0.01),
+    ],
 )
 def test_other_optimizers(optimizer: Any) -> None:
     asked = _step(optimizer, plan=dmc.plan().offload_optimizer())
@@ -97,7 +103,7 @@ def test_with_micro_batches_offloaded_activations_and_an_evaluation() -> None:
     _assert_trains_alike(plain, asked)
 
 
-@pytest.mark.parametrize("zero", [0, 1, 3])
+@pytest.mark.parametrize("zero", [0, pytest.param(1, marks=large), 3])
 def test_on_a_mesh(zero: int) -> None:
     split = dmc.plan(dmc.Mesh(dp=2)).data_parallel("dp", zero=zero)
     plain, asked = _step(plan=split), _step(plan=split.offload_optimizer())

@@ -16,7 +16,7 @@ from tests.large import large
 
 @pytest.mark.parametrize(("layers", "dropout"), [pytest.param(2, 0.0, marks=large), (1, 0.1)])
 def test_nanogpt_on_two_ranks_is_one_rank(layers: int, dropout: float) -> None:
-    """Fused queries, keys and values, tied embeddings, no biases; evaluation too."""
+    """Fused queries, keys and values, tied embeddings, no biases; evaluation too, without dropout."""
     sizes = {"block_size": 16, "vocab_size": 32, "n_layer": layers, "n_head": 2, "n_embd": 32, "dropout": dropout}
     with modules_of("nanogpt") as module:
         nanogpt: Any = module("nanogpt")
@@ -31,13 +31,15 @@ def test_nanogpt_on_two_ranks_is_one_rank(layers: int, dropout: float) -> None:
             loss=1,
             optimizer=dmc.optim.AdamW(lr=1e-2, eps=1e-5),
             example=batch,
-            evaluation=True,
+            evaluation=dropout == 0.0,
             verify=own is not None,
             plan=own,
         )
         for own in (None, plan)
     ]
-    losses = [[*(step(*batch).item() for _ in range(3)), step.evaluate(*batch).item()] for step in steps]
+    losses = [[step(*batch).item() for _ in range(3)] for step in steps]
+    if dropout == 0.0:
+        losses = [[*seen, step.evaluate(*batch).item()] for seen, step in zip(losses, steps, strict=True)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=2e-4)
     step = steps[1]
     held = step.rank_state_dict(1)["model"]

@@ -91,12 +91,16 @@ def test_what_was_not_used_for_longest_goes_first(cache: Cache) -> None:
             os.utime(file, (used, used))
     with using(small):
         ask("a")
+        assert len(_files(cache)) == 3
+    small.trim()
     with using(small):
         ask("a")
         ask("c")
         assert ask.made == ["a", "b", "c"]
         ask("b")
         assert ask.made == ["a", "b", "c", "b"]
+    # It has grown, and is trimmed.
+    assert len(_files(cache)) == 2
 
 
 def test_only_its_own_files_are_removed(cache: Cache) -> None:

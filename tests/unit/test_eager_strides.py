@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import warnings
@@ -16,7 +17,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch._subclasses import FakeTensorMode
 from torch.nn import functional
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 from dmc.importer.capture import eager_strides as rules
@@ -122,11 +122,11 @@ CASES: dict[Any, tuple[Function, tuple[Any, ...]]] = {
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Generator[None]:
-    """PyTorch logs each operation that fake tensors refuse."""
+    """PyTorch logs each operation that fake tensors refuse, and keeps the stack of each seed that is set."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
     level = log.level
     log.setLevel(logging.CRITICAL)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), mock.patch("traceback.format_stack", return_value=[]):
         warnings.simplefilter("ignore")
         yield
     log.setLevel(level)
@@ -151,19 +151,19 @@ _TURNS: tuple[tuple[str, Callable[[list[int]], list[int]]], ...] = (("all", _rev
 
 
 def test_operators_of_every_table_have_eagers_strides() -> None:
-    """Samples of PyTorch's own, whose dimensions are turned in memory."""
+    """Samples of PyTorch's own, whose dimensions are turned in memory. They take seconds to import."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
     compared, wrong = dict.fromkeys(_TURNS, 0), dict[str, Any]()
     for op in op_db:
         for operands, turn in itertools.product(_samples(op), _TURNS):
-            turned = _with_turned(operands, turn[1], turn[0])
+            turned, function = _with_turned(operands, turn[1], turn[0]), _called(op.op)
             try:
-                eager = op.op(turned[0], *turned[1], **turned[2])
+                eager = function(*turned)
             except Exception:  # PyTorch raises errors of many types for what an operator does not take.
                 continue
-            function = _called(op.op)
-            if _is_refused(function, turned):
+            if (fake := _fake_unless_refused(function, turned)) is None:
                 continue
-            fake = _fake(function, turned)
             compared[turn] += 1
             if op.name not in _OTHERWISE and (found := _difference(eager, fake)):
                 wrong[op.formatted_name] = found
@@ -250,13 +250,15 @@ def _called(function: Function) -> Function:
     return lambda x, args, kwargs: function(x, *args, **kwargs)
 
 
-def _is_refused(function: Function, operands: tuple[Any, ...]) -> bool:
-    """Whether PyTorch's own fake tensors refuse a call: our strides must not be the reason."""
+def _fake_unless_refused(function: Function, operands: tuple[Any, ...]) -> Any:
+    """None if PyTorch's own fake tensors refuse a call: our strides must not be the reason."""
     try:
-        _faked(function, operands)
+        return _fake(function, operands)
     except Exception:  # PyTorch raises errors of many types.
-        return True
-    return False
+        with contextlib.suppress(Exception):
+            _faked(function, operands)
+            pytest.fail("our strides are the reason of a refusal")
+        return None
 
 
 def _fake(function: Function, operands: tuple[Any, ...]) -> Any:

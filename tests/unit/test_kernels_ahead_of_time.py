@@ -17,8 +17,8 @@ from dmc.kernels.recipe import table_rows, type_of
 # One problem of each family, one that is quick to compile; and attention whose bias is one row for all, and a part.
 FAMILIES = (
     *("bert_attention_padded", "bert_attention_padded_backward", "gpt2_attention_part", "gpt2_attention_part_backward"),
-    *("gpt2_attention", "gpt2_add_norm_backward", "gpt2_loss", "gpt2_adamw", "gpt2_positions_backward"),
-    *("large_embedding_backward", "wide_attention", "wide_attention_backward"),
+    *("gpt2_attention", "gpt2_add_norm_backward", "gpt2_adamw", "gpt2_positions_backward"),
+    *("large_embedding_backward", "wide_attention", "wide_attention_backward", "gpt2_loss"),
 )
 
 # A process of its own: Triton's interpreter, which other tests use, cannot compile.
@@ -37,6 +37,7 @@ def compiled(case):
 
 for case in sys.argv[1:]:
     code = compiled(case)
+    assert case != "gpt2_attention" or "wgmma" in code.entries[0].ptx
     for entry in code.entries:
         assert entry.cubin[:4] == b"\\x7fELF" and "sm_90" in entry.ptx, entry.name
         assert "jit/" not in entry.ptx, "the code says where its source lies"
@@ -48,7 +49,6 @@ for case in sys.argv[1:]:
         assert entry.threads % 32 == 0 and entry.shared <= 227 * 1024, entry.name
 again = compiled(sys.argv[-1])
 assert again == code, "equal input gives equal bytes"
-assert "wgmma" in compiled("gpt2_attention").entries[0].ptx
 """
 
 
