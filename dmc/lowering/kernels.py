@@ -21,10 +21,11 @@ from dmc.lowering.constant_terms import read_constant_terms
 from dmc.lowering.deep_products import split_deep_products
 from dmc.lowering.equal_results import check_results, share_results
 from dmc.lowering.failures import kernel_error
-from dmc.lowering.iree import as_input, check_bindings, run_iree, stream_text
+from dmc.lowering.iree import as_input, check_bindings, command_of, run_iree, stream_text
 from dmc.lowering.isolation import isolate
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
 from dmc.lowering.kernel_reader import read_library
+from dmc.lowering.known_kernels import KnownKernels
 from dmc.lowering.overflow import overflow_powers
 from dmc.lowering.panel_loops import misread_panels
 from dmc.lowering.panels import pack_panels
@@ -60,6 +61,7 @@ WAYS = (Way(("--iree-dispatch-creation-enable-aggressive-fusion",)), Way(), Way(
 _ROW = re.compile(r"tensor<\d+x(\d[\dx]*)x[a-z]")
 _LONG = 1024
 _NONE = CodeLibrary("", {}, {})
+_KNOWN = KnownKernels()
 
 
 def compile_kernels(module: ir.Module, names: Iterable[str], target: Target) -> CodeLibrary:
@@ -121,7 +123,12 @@ def _compiled(
 
 
 def _library(text: str, target: Target, way: Way) -> CodeLibrary:
-    """The code of the functions of a module, compiled in one way. Raises CodegenError."""
+    """The code of the functions of a module, compiled in one way, now or before. Raises CodegenError."""
+    how = (target, way, tuple(command_of(target)))
+    return _KNOWN.library(_bodies(text), how, lambda names: _made(only(text, names), target, way))
+
+
+def _made(text: str, target: Target, way: Way) -> CodeLibrary:
     if way.is_apart:
         text = separate_operations(text)
     schedule = stream_text(text, target, *_FLAGS, *way.flags)
@@ -178,8 +185,14 @@ def only(text: str, names: Collection[str]) -> str:
 
 
 def _names(text: str) -> list[str]:
+    return list(_bodies(text))
+
+
+def _bodies(text: str) -> dict[str, str]:
+    """The functions of a module by name, as text without it."""
     module = ir.Module.parse(text)
-    return [symbol(each) for each in functions(module)]
+    texts = {symbol(each): each.operation.get_asm(use_local_scope=True) for each in functions(module)}
+    return {name: body.replace(f"@{name}(", "@(", 1) for name, body in texts.items()}
 
 
 def _kernel_module(
