@@ -19,7 +19,7 @@ class Memory:
     they join."""
 
     def __init__(self, seed: int = 0) -> None:
-        self.trouble, self.closed, self.registered = "", 0, (0, 0)
+        self.trouble, self.closed, self.met, self.registered = "", 0, 0, (0, 0)
         self._draw = random.Random(seed)
         self._beside: dict[int, list[tuple[int, int, int]]] = {}
 
@@ -63,8 +63,16 @@ class Memory:
         for each in self._beside.pop(SIDE + number):
             ctypes.memmove(*each)
 
+    def record(self, stream: Any) -> Any:
+        assert stream == STREAM
+        return "recorded"
+
+    def wait(self, stream: Any, event: Any) -> None:
+        assert event == "recorded"
+
     def meet(self, raised: Sequence[int], awaited: Sequence[int], stream: Any) -> None:
         self._pause()
+        self.met += 1
         for each in map(word, raised):
             assert each.value == 0, "a flag is raised twice"
             each.value = 1

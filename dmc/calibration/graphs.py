@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from dmc.program import Command, Lane, Operand, Program, Space
 from dmc.program.code import DeviceCode
@@ -36,6 +37,7 @@ class Graphs:
         """Allocates and fills the arenas."""
         self._device, self._lanes, self._code, self._rank = device, lanes, code, rank
         device.prepare(len(lanes), code, channels)
+        self._connect: Callable[[Program], None] = lambda program: None
         self._memory, self._pinned = device.allocate(DEVICE_BYTES), device.allocate_pinned(PINNED_BYTES)
         self._bases: dict[Space, int] = {"device": self._memory.ptr, "pinned_host": self._pinned.ptr}
         # What is zero takes less power, and so less time. These bits are finite numbers in each type.
@@ -56,15 +58,17 @@ class Graphs:
         """
         found = neighbours(store, self._device.peer_memory(), self._memory.ptr, channels.flags, is_wanted)
         if found is not None:
-            channels.connect(found, parts=lambda command: dict.fromkeys(command.ranks, command))
+            ranks = range(store.world.size)
+            self._connect = lambda program: channels.connect(found, programs=[replace(program, rank=r) for r in ranks])
         return found is not None
 
     def ns(self, commands: Sequence[Command], rounds: int = _ROUNDS) -> float:
         """Nanoseconds of all of them, from the first to the last: the median of so many rounds."""
         program = Program(self._rank, {}, self._lanes, (), tuple(commands))
+        self._connect(program)
 
         def work() -> Any:
-            issue(program, self._code, self._bases, self._device)
+            issue(program, self._code, self._bases, self._device, before=self._device.before)
 
         launch = self._device.captured(work)
         self._device.seconds(launch)

@@ -199,6 +199,11 @@ class CudaStreams:
         assert self._channels is not None, "a rank that runs alone moves nothing to others"
         self._channels.move(command, source, target, self._streams[lane].ptr)
 
+    def before(self, lane: int, place: int) -> None:
+        """Called before the command at `place` of the program is queued on its lane."""
+        if self._channels is not None:
+            self._channels.before(place, self._streams[lane].ptr)
+
     def record(self, lane: int) -> Any:
         """See `dmc.runtime.replay.Streams`."""
         event = self._cuda.Event(disable_timing=True)

@@ -69,6 +69,16 @@ class PeerMemory:
         self._runtime.eventRecord(side.joined.ptr, side.stream.ptr)
         self._runtime.streamWaitEvent(stream, side.joined.ptr)
 
+    def record(self, stream: int) -> Any:
+        """An event that is signalled when all work queued on a stream so far is done."""
+        event = self._cuda.Event(disable_timing=True)
+        self._runtime.eventRecord(event.ptr, stream)
+        return event
+
+    def wait(self, stream: int, event: Any) -> None:
+        """Later work on a stream begins after the event."""
+        self._runtime.streamWaitEvent(stream, event.ptr)
+
     def meet(self, raised: Sequence[int], awaited: Sequence[int], stream: int) -> None:
         """Raises flags of others, after all earlier work on the stream; waits until own ones are, and lowers them."""
         driver = self._driver

@@ -44,11 +44,12 @@ def issue(
     streams: Streams,
     mark: Mark | None = None,
     stamp: Mark = lambda lane, place: None,
+    before: Mark = lambda lane, place: None,
 ) -> None:
     """Issues every command, in the order of the program; `bases` are the addresses of its arenas.
 
     mark: called after each movement between ranks, with its lane and its place in the program; it has one more lane for
-    itself, the last. stamp: called before and after each command that takes time.
+    itself, the last. stamp: called before and after each command that takes time. before: called before that.
 
     Lane 0 begins before all others and ends after them, so that everything can be captured as one graph from its
     stream.
@@ -66,6 +67,7 @@ def issue(
             case Await():
                 streams.wait(command.lane, events[command.event])
             case _:
+                before(command.lane, place)
                 stamp(command.lane, place)
                 _work(program.rank, command, code, bases, streams)
                 stamp(command.lane, place)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from dmc.interpreter.movements import deliver
-from dmc.program import Channel, Collective, CollectiveKind, Job, Lane, Program, Range
+from dmc.program import Channel, Collective, CollectiveKind, Command, Job, Lane, Move, Program, Range
 from dmc.runtime.world import direct
 from dmc.runtime.world.channels import Channels
 from dmc.runtime.world.direct import DirectCopies, parts_of
@@ -30,26 +31,30 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct, "COPIED_BYTES", 1)
 
 
-def _command(kind: CollectiveKind, rank: int, instance: int) -> Collective:
-    """Ranks hold what they move at places of their own."""
+def _command(kind: CollectiveKind, rank: int, instance: int, buffer: int = 0) -> Collective:
+    """Ranks hold what they move at places of their own, in one of several buffers."""
     group = GROUPS[0]
     results = {"all_gather": COUNT * len(group)}
-    source = Range("device", 64 + 512 * rank, COUNT)
+    source = Range("device", 64 + 512 * rank + 64 * buffer, COUNT)
     target = Range("device", 2560 + 128 * rank, results.get(kind, COUNT))
     pairs = ((0, 1), (2, 0)) if kind == "permute" else ()
     peer = 1 if kind == "broadcast" else None
     return Collective(0, kind, "c", group, instance, "i8", COUNT, source, target, None, None, peer, pairs)
 
 
-def _job(kinds: Sequence[CollectiveKind]) -> Job:
+def _job(kinds: Sequence[CollectiveKind], buffers: Sequence[int] = ()) -> Job:
+    """Before each movement, another lane fills its buffer."""
+
+    def commands(rank: int) -> Iterator[Command]:
+        for i, (kind, buffer) in enumerate(zip(kinds, buffers or [0] * len(kinds), strict=True)):
+            command = _command(kind, rank, i, buffer)
+            assert command.source is not None
+            yield Move(1, replace(command.source, space="pinned_host"), command.source)
+            yield command
+
+    lanes = (Lane("c", "comm", "c"), Lane("in", "copy_in"))
     programs = [
-        Program(
-            rank,
-            {"device": 4096},
-            (Lane("c", "comm", "c"),),
-            (),
-            tuple(_command(kind, rank, i) for i, kind in enumerate(kinds)) if rank in GROUPS[0] else (),
-        )
+        Program(rank, {"device": 4096}, lanes, (), tuple(commands(rank)) if rank in GROUPS[0] else ())
         for rank in range(RANKS)
     ]
     return Job({"a": RANKS}, (Channel("c", groups=GROUPS),), {}, tuple(programs))
@@ -81,33 +86,65 @@ def _met(job: Job, arenas: Sequence[Any], memories: Sequence[Memory]) -> list[Ch
     return channels
 
 
-# Where a rank copies its own piece, and where a neighbour brings it back.
-@pytest.mark.parametrize("brought", [0, COUNT])
-@pytest.mark.parametrize("seed", range(4))
-def test_movements_are_those_of_the_interpreter(seed: int, brought: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct, "_BROUGHT_BYTES", brought)
+def _differing(job: Job, seed: int) -> tuple[list[str], list[int]]:
+    """The movements that do not give, in two steps, what the interpreter delivers; how often each rank met others."""
     draw = np.random.default_rng(seed)
-    kinds: list[CollectiveKind] = [KINDS[i] for i in draw.integers(0, len(KINDS), 40)]
-    job, memories = _job(kinds), [Memory(10 * seed + rank) for rank in range(RANKS)]
+    memories = [Memory(10 * seed + rank) for rank in range(RANKS)]
     arenas = [np.zeros(4096, np.int8) for _ in range(RANKS)]
     channels = _met(job, arenas, memories)
-    given = draw.integers(-100, 100, (len(kinds), RANKS, COUNT)).astype(np.int8)
-    found: dict[tuple[int, int], Any] = {}
+    moved = [each for each in job.programs[0].commands if isinstance(each, Collective)]
+    given = draw.integers(-100, 100, (2, len(moved), RANKS, COUNT)).astype(np.int8)
+    found: dict[tuple[int, int, int], Any] = {}
 
     def run(rank: int) -> None:
-        for i, command in enumerate(job.programs[rank].commands):
-            assert isinstance(command, Collective) and command.source and command.target
+        for step, (place, command) in itertools.product(range(2), enumerate(job.programs[rank].commands)):
+            channels[rank].before(place, STREAM)
             # As soon as one movement is done, the memory is used for the next.
-            arenas[rank][command.source.offset :][:COUNT] = given[i, rank]
+            if isinstance(command, Move):
+                arenas[rank][command.target.offset :][:COUNT] = given[step, place // 2, rank]
+                continue
+            assert isinstance(command, Collective) and command.target
             arenas[rank][command.target.offset :][: command.target.length] = 0
             channels[rank].move(command, 0, 0, STREAM)
-            found[i, rank] = arenas[rank][command.target.offset :][: command.target.length].copy()
+            found[step, place // 2, rank] = arenas[rank][command.target.offset :][: command.target.length].copy()
 
     _on_all(run)
-    for i, kind in enumerate(kinds):
-        wanted = deliver(_command(kind, 0, i), [given[i, rank] for rank in GROUPS[0]])
+    wrong = list[str]()
+    for step, (i, command) in itertools.product(range(2), enumerate(moved)):
+        wanted = deliver(command, [given[step, i, rank] for rank in GROUPS[0]])
         for rank, each in zip(GROUPS[0], wanted, strict=True):
-            assert found[i, rank].tobytes() == each.tobytes(), (kind, rank)
+            wrong += [] if found[step, i, rank].tobytes() == each.tobytes() else [f"{command.kind} {i} on {rank}"]
+    return wrong, [each.met for each in memories]
+
+
+def _drawn(seed: int, buffers: int) -> Job:
+    draw = np.random.default_rng(seed)
+    return _job([KINDS[i] for i in draw.integers(0, len(KINDS), 40)], draw.integers(0, buffers, 40).tolist())
+
+
+# Where a rank copies its own piece, and where a neighbour brings it back.
+@pytest.mark.parametrize("brought", [0, COUNT])
+@pytest.mark.parametrize(("seed", "buffers"), [(0, 1), (1, 2), (2, 3), (3, 6)])
+def test_movements_are_those_of_the_interpreter(
+    seed: int, buffers: int, brought: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct, "_BROUGHT_BYTES", brought)
+    job = _drawn(seed, buffers)
+    wrong, met = _differing(job, seed)
+    assert not wrong
+    # Where the next movement fills the same buffer, and behind the last, ranks meet again.
+    sources = [each.source for each in job.programs[0].commands if isinstance(each, Collective)]
+    again = [one == other for one, other in itertools.pairwise(sources)] + [True]
+    # What was brought back is told, if they do not meet again.
+    kinds = [each.kind for each in job.programs[0].commands if isinstance(each, Collective)]
+    told = [brought > 0 and kind == "all_gather" and not one for kind, one in zip(kinds, again, strict=True)]
+    assert met == [2 * (len(kinds) + sum(again) + sum(told))] * 3 + [0]
+
+
+def test_a_source_that_is_overwritten_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the meetings behind movements, ranks would get what is written next."""
+    monkeypatch.setattr("dmc.runtime.world.meetings._is_overwritten", lambda *_: False)
+    assert any(_differing(_drawn(seed, 1), seed)[0] for seed in range(3))
 
 
 class _Streams(Memory):
@@ -126,7 +163,13 @@ def test_what_others_give_comes_side_by_side_and_goes_back_behind_it() -> None:
     job, memories = _job(["all_gather"]), [_Streams() for _ in range(RANKS)]
     arenas = [np.zeros(4096, np.int8) for _ in range(RANKS)]
     channels = _met(job, arenas, memories)
-    _on_all(lambda rank: [channels[rank].move(each, 0, 0, STREAM) for each in job.programs[rank].commands])
+
+    def run(rank: int) -> None:
+        for each in job.programs[rank].commands:
+            if isinstance(each, Collective):
+                channels[rank].move(each, 0, 0, STREAM)
+
+    _on_all(run)
     own = range(arenas[2].ctypes.data, arenas[2].ctypes.data + 4096)
     streams = [stream for stream, target, _ in memories[2].copied if target in own]
     (back,) = (stream for stream, target, _ in memories[2].copied if target not in own)
@@ -153,7 +196,8 @@ def test_what_is_copied(more: dict[str, Any], carried: bool, monkeypatch: pytest
     command = replace(_command("permute", 0, 0), **more)
     beside = Neighbours(Memory(), 0, 1)
     beside.arenas = {0: 0, 1: 0, 2: 0}
-    copies = DirectCopies(0, [("c", GROUPS[0])], lambda each: dict.fromkeys(each.ranks, each), beside)
+    programs = tuple(Program(rank, {}, (), (), (command,)) for rank in range(3))
+    copies = DirectCopies(Job({"a": 3}, (), {}, programs), 0, [("c", command.ranks)], beside)
     assert copies.carries(command) == carried
 
 

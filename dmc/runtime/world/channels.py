@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from dmc.program import Collective, Job
+from msgspec.structs import replace
+
+from dmc.program import Collective, Job, Program
 from dmc.runtime.world.communicator import Communicator, Communicators
-from dmc.runtime.world.direct import DirectCopies, Parts, parts_of
+from dmc.runtime.world.direct import DirectCopies
 from dmc.runtime.world.neighbours import Neighbours
 
 # Movements without a reduction move bytes.
@@ -30,10 +33,16 @@ class Channels:
         """How many flags direct copies need."""
         return DirectCopies.flags(self._groups)
 
-    def connect(self, neighbours: Neighbours, first: int = 0, parts: Parts | None = None) -> None:
-        """From now on movements between neighbours are direct copies. first: the first of the job's flags. parts: those
-        of the members in each movement, for a job whose programs do not have them."""
-        self._direct = DirectCopies(self._rank, self._groups, parts or parts_of(self._job), neighbours, first)
+    def connect(self, neighbours: Neighbours, first: int = 0, programs: Sequence[Program] | None = None) -> None:
+        """From now on movements between neighbours are direct copies. first: the first of the job's flags. programs:
+        those that make them, if not the job's."""
+        job = self._job if programs is None else replace(self._job, programs=tuple(programs))
+        self._direct = DirectCopies(job, self._rank, self._groups, neighbours, first)
+
+    def before(self, place: int, stream: Any) -> None:
+        """Called before the command at `place` of the rank's program is queued; see `DirectCopies.before`."""
+        if self._direct is not None:
+            self._direct.before(place, stream)
 
     def move(self, command: Collective, source: int, target: int, stream: Any) -> None:
         """Queues the rank's part in a movement; addresses are 0 if the command has no bytes.

@@ -5,17 +5,18 @@ A copy engine takes neither multiprocessors nor much power from the kernels besi
 adds values is left to NCCL (`dm-exchange-sums` makes most sums out of movements), and so are small movements, whose
 latency is lower there, and movements between hosts.
 
-A movement has four parts, all on the stream of its lane: each member tells the others that its source is ready, and
-waits for theirs; copies, out of each one's memory on a stream of its own, since a copy of a few megabytes is mostly
-latency; tells that it has copied, and waits until all have. So a source is not written before it is read, nor a target
-read before it is written. A flag is raised by one rank, awaited and lowered by another, and raised again only after
-that rank has told the next thing: a flag is never raised twice.
+A movement has two parts, on the stream of its lane: each member tells the others that its source is ready, and waits
+for theirs; then it copies, out of each one's memory on a stream of its own, since a copy of a few megabytes is mostly
+latency. So a target is not read before it is written. That all have copied is told by the next meeting, or by one more
+where none comes in time (`dmc.runtime.world.meetings`): so a source is not written before it is read. Meetings take
+turns with three flags for each member, two before movements and one behind: a flag is raised by one rank, awaited and
+lowered by another, and raised again only after that rank has told the next thing: a flag is never raised twice.
 
 What a rank keeps of a movement it copies meanwhile. Within a device CUDA copies by a kernel, which waits until those
 beside it, which fill the multiprocessors, are done: 50 to 150 µs in a step of GPT-2. So a small piece that all gather,
-and that a neighbour therefore has anyway, that neighbour's copy engine brings back over the link. A rank that has given
-up waits for nobody (`Neighbours.give_up`), and so may write into an arena at any time: what is read of one counts only
-if nobody has given up when it has been read.
+and that a neighbour therefore has anyway, that neighbour's copy engine brings back over the link, and tells so. A rank
+that has given up waits for nobody (`Neighbours.give_up`), and so may write into an arena at any time: what is read of
+one counts only if nobody has given up when it has been read.
 """
 
 from __future__ import annotations
@@ -25,55 +26,47 @@ from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
 from dmc.program import COPIED, COPIED_BYTES, DEVICE, Collective, Job, Range
+from dmc.runtime.world.meetings import Group, Movement, meetings_of, movement_of
 from dmc.runtime.world.neighbours import Neighbours
 
-# The meetings of a movement.
-_READY, _DONE = 0, 1
-_MEETINGS = 2
+# Sets of flags: meetings before movements take turns with the first ones.
+_TURNS, _BEHIND, _SETS = 2, 2, 3
 # Over a link these bytes take as long as a kernel that copies waits for others.
 _BROUGHT_BYTES = 16 << 20
 
-# A channel's name and the ranks of one of its groups.
-Group: TypeAlias = tuple[str, tuple[int, ...]]
 # The part of each member in a movement, by rank.
 Parts: TypeAlias = Callable[[Collective], Mapping[int, Collective]]
 
 
 def parts_of(job: Job) -> Parts:
     """The parts of the members in each movement of a job."""
-    found: dict[tuple[int, Group], dict[int, Collective]] = {}
+    found: dict[Movement, dict[int, Collective]] = {}
     for program in job.programs:
         for command in program.commands:
             if isinstance(command, Collective):
-                found.setdefault(_movement(command), {})[program.rank] = command
-    return lambda command: found[_movement(command)]
-
-
-def _movement(command: Collective) -> tuple[int, Group]:
-    """The same for all members, and for no other movement."""
-    return command.instance, (command.channel, command.ranks)
+                found.setdefault(movement_of(command), {})[program.rank] = command
+    return lambda command: found[movement_of(command)]
 
 
 class DirectCopies:
     """The movements of one job between neighbours."""
 
-    def __init__(
-        self,
-        rank: int,
-        groups: Sequence[Group],
-        parts: Parts,
-        neighbours: Neighbours,
-        first: int = 0,
-    ) -> None:
+    def __init__(self, job: Job, rank: int, groups: Sequence[Group], neighbours: Neighbours, first: int = 0) -> None:
         """groups: of all ranks, with their channels, in declared order. first: the job's first flag."""
-        self._rank, self._parts, self._neighbours = rank, parts, neighbours
-        begins = accumulate((_MEETINGS * len(ranks) for _, ranks in groups), initial=first)
+        self._rank, self._neighbours = rank, neighbours
+        begins = accumulate((_flags(ranks) for _, ranks in groups), initial=first)
         self._first = dict(zip(groups, begins, strict=False))
+        self._parts = parts_of(job)
+        on_host = [each for each in neighbours.arenas if each < len(job.programs)]
+        self._meetings = meetings_of(job, rank, on_host, self.carries)
+        self._awaited = {each for every in self._meetings.awaited.values() for each in every}
+        # Events behind the meetings before movements.
+        self._met: dict[Movement, Any] = {}
 
     @staticmethod
     def flags(groups: Sequence[Group]) -> int:
-        """How many flags a rank needs for these groups: for each meeting one for each member."""
-        return sum(_MEETINGS * len(ranks) for _, ranks in groups)
+        """How many flags a rank needs for these groups."""
+        return sum(_flags(ranks) for _, ranks in groups)
 
     def carries(self, command: Collective) -> bool:
         """Whether a movement is made this way; all its members answer the same."""
@@ -85,17 +78,27 @@ class DirectCopies:
 
     def move(self, command: Collective, stream: Any) -> None:
         """Queues this rank's part."""
-        memory, copies = self._neighbours.memory, self._by_other(command)
+        memory, copies, movement = self._neighbours.memory, self._by_other(command), movement_of(command)
         kept = copies.pop(self._rank, ())
         if kept:
             self._copy(kept, memory.fork(stream, 0))
-        self._meet(command, _READY, stream)
+        self._meet(command, self._meetings.number[movement] % _TURNS, stream)
+        if movement in self._awaited:
+            self._met[movement] = memory.record(stream)
         beside = [memory.fork(stream, number) for number in range(1, len(copies))]
         for of_one, on in zip(copies.values(), [stream, *beside], strict=False):
             self._copy(of_one, on)
         for number in range(0 if kept else 1, 1 + len(beside)):
             memory.join(stream, number)
-        self._meet(command, _DONE, stream)
+        if movement in self._meetings.ended:
+            self._meet(command, _BEHIND, stream)
+        elif any(each.taker != self._rank for every in copies.values() for each in every):
+            self._tell_next(command, stream)
+
+    def before(self, place: int, stream: Any) -> None:
+        """Lets a stream wait until others have copied what the command at `place` of the program overwrites."""
+        for movement in self._meetings.awaited.get(place, ()):
+            self._neighbours.memory.wait(stream, self._met[movement])
 
     def _by_other(self, command: Collective) -> dict[int, list[_Copy]]:
         """This rank's copies, in order, by the rank whose memory they take part in; those within its own by its own."""
@@ -118,6 +121,18 @@ class DirectCopies:
         raised = [flag(ranks[place], first + ranks.index(self._rank)) for place in others]
         awaited = [flag(self._rank, first + place) for place in others]
         self._neighbours.memory.meet(raised, awaited, stream)
+
+    def _tell_next(self, command: Collective, stream: Any) -> None:
+        """Tells the next member that its piece is there, and waits for what the one before tells."""
+        ranks, flag = command.ranks, self._neighbours.flag
+        number = self._first[command.channel, ranks] + _SETS * len(ranks)
+        following = ranks[(ranks.index(self._rank) + 1) % len(ranks)]
+        self._neighbours.memory.meet([flag(following, number)], [flag(self._rank, number)], stream)
+
+
+def _flags(ranks: Sequence[int]) -> int:
+    """Those of a group: for each meeting one for each member, and one that tells of the own piece."""
+    return _SETS * len(ranks) + 1
 
 
 class _Copy(NamedTuple):

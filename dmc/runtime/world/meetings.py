@@ -1,0 +1,97 @@
+"""When the ranks of a group meet around the movements that they copy.
+
+They meet before each: all sources are ready then, and all targets free. By that they also tell that they have copied
+what the movement before gives, so behind a movement they meet only where nobody can wait for the next: behind the last
+of a step, and where a source is overwritten earlier. What overwrites a source later waits for the meeting before the
+next movement; this wait is not in the plan, where a movement ends when all have copied.
+
+Such a wait leads from one command to a later one of the same program. Where the ranks of a host have the same movements
+in the same order, that closes no circle; otherwise they meet behind every movement.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from dmc.program import Collective, Command, Job, Program, Range, accesses
+
+# A channel's name and the ranks of one of its groups.
+Group: TypeAlias = tuple[str, tuple[int, ...]]
+# The same for all members, and for no other movement of the job.
+Movement: TypeAlias = tuple[int, Group]
+# Movements of one group, with their places in a program.
+_Chain: TypeAlias = Sequence[tuple[int, Collective]]
+
+
+def movement_of(command: Collective) -> Movement:
+    """The movement that a command is a part in."""
+    return command.instance, (command.channel, command.ranks)
+
+
+class Meetings(NamedTuple):
+    """number: of each movement among those of its group. ended: those that end with a meeting. awaited: by the place of
+    a command of this rank, the movements before whose copies the ranks must have met."""
+
+    number: Mapping[Movement, int]
+    ended: frozenset[Movement]
+    awaited: Mapping[int, tuple[Movement, ...]]
+
+
+def meetings_of(job: Job, rank: int, ranks: Sequence[int], is_copied: Callable[[Collective], bool]) -> Meetings:
+    """The meetings of a rank. ranks: those of its host. is_copied: the same on all of them."""
+    chains = {each: list(_chains(job.programs[each], is_copied)) for each in ranks}
+    number = {movement_of(command): i for of in chains.values() for one in of for i, (_, command) in enumerate(one)}
+    # Ranks without movements wait for nobody.
+    orders = {order for each in ranks if (order := tuple(_order(job.programs[each], is_copied)))}
+    ended = set(number) if len(orders) > 1 else set[Movement]()
+    for each, of in chains.items():
+        for chain in of:
+            ended.add(movement_of(chain[-1][1]))
+            ended |= {
+                movement_of(command)
+                for (place, command), (next_place, following) in pairwise(chain)
+                if command.lane != following.lane or _is_overwritten(job.programs[each], place, next_place, command)
+            }
+    awaited: dict[int, list[Movement]] = defaultdict(list)
+    for chain in chains[rank]:
+        for (_, command), (place, following) in pairwise(chain):
+            if movement_of(command) not in ended:
+                for later in _first_writers(job.programs[rank], place, command):
+                    awaited[later].append(movement_of(following))
+    return Meetings(number, frozenset(ended), {place: tuple(every) for place, every in awaited.items()})
+
+
+def _order(program: Program, is_copied: Callable[[Collective], bool]) -> Iterator[tuple[str, int]]:
+    copied = (each for each in program.commands if isinstance(each, Collective) and is_copied(each))
+    return ((each.channel, each.instance) for each in copied)
+
+
+def _chains(program: Program, is_copied: Callable[[Collective], bool]) -> Iterator[_Chain]:
+    chains: dict[Group, list[tuple[int, Collective]]] = defaultdict(list)
+    for place, command in enumerate(program.commands):
+        if isinstance(command, Collective) and is_copied(command):
+            chains[command.channel, command.ranks].append((place, command))
+    yield from chains.values()
+
+
+def _is_overwritten(program: Program, place: int, last: int, command: Collective) -> bool:
+    """Whether a command behind that at `place`, up to that at `last`, overwrites the source of a movement."""
+    between = program.commands[place + 1 : last + 1]
+    return any(_writes(each, command.source) for each in between)
+
+
+def _first_writers(program: Program, place: int, command: Collective) -> Iterator[int]:
+    """The places behind `place` of what first overwrites a movement's source, one for each lane but the movement's."""
+    found = {command.lane}
+    for later, each in enumerate(program.commands[place + 1 :], place + 1):
+        if each.lane not in found and _writes(each, command.source):
+            found.add(each.lane)
+            yield later
+
+
+def _writes(command: Command, source: Range | None) -> bool:
+    _, written = accesses(command)
+    return source is not None and any(source.overlaps(each) for each in written)
