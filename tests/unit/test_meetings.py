@@ -62,31 +62,34 @@ def _job(drawn: Sequence[Written | Moved]) -> Job:
 def _graph(job: Job) -> dict[Any, set[Any]]:
     """What each point of each command comes after: begun, met, copied, done."""
     after: dict[Any, set[Any]] = {}
-    places = {
-        (program.rank, movement_of(each)): place
-        for program in job.programs
-        for place, each in enumerate(program.commands)
-        if isinstance(each, Collective)
-    }
     for program in job.programs:
         rank, last, recorded = program.rank, dict[int, Any](), dict[int, Any]()
         meetings = meetings_of(job, rank, range(4), lambda _: True)
         for place, each in enumerate(program.commands):
-            begun, met, copied, done = ((rank, place, point) for point in ("begun", "met", "copied", "done"))
+            begun, done = (rank, place, "begun"), (rank, place, "done")
             after[begun] = {last[each.lane]} if each.lane in last else set()
+            after[begun] |= {(rank, _places(program)[one], "met") for one in meetings.awaited.get(place, ())}
             after[done], last[each.lane] = {begun}, done
             if isinstance(each, Record):
                 recorded[each.event] = done
             elif isinstance(each, Await):
                 after[done].add(recorded[each.event])
-            after[begun] |= {(rank, places[rank, one], "met") for one in meetings.awaited.get(place, ())}
-            if isinstance(each, Collective):
-                others = [(other, places[other, movement_of(each)]) for other in each.ranks]
-                after[met] = {(*other, "begun") for other in others}
-                after[copied], after[done] = {met}, {copied}
-                if movement_of(each) in meetings.ended:
-                    after[done] |= {(*other, "copied") for other in others}
+            elif isinstance(each, Collective):
+                _add_movement(after, rank, place, each, movement_of(each) in meetings.ended)
     return after
+
+
+def _places(program: Program) -> dict[Any, int]:
+    every = enumerate(program.commands)
+    return {movement_of(each): place for place, each in every if isinstance(each, Collective)}
+
+
+def _add_movement(after: dict[Any, set[Any]], rank: int, place: int, command: Collective, is_ended: bool) -> None:
+    """A movement has the same place in all programs."""
+    after[rank, place, "met"] = {(other, place, "begun") for other in command.ranks}
+    after[rank, place, "copied"] = {(rank, place, "met")}
+    copied = command.ranks if is_ended else (rank,)
+    after[rank, place, "done"] |= {(other, place, "copied") for other in copied}
 
 
 def _ancestors(after: dict[Any, set[Any]], point: Any) -> set[Any]:
@@ -107,17 +110,18 @@ def test_a_source_is_written_after_all_have_copied_it(drawn: list[Written | Move
     job = _job(drawn)
     after = _graph(job)
     tuple(TopologicalSorter(after).static_order())
+    for program, (place, moved), (later, writer) in _pairs(job):
+        if later > place and moved.source == writer.target:
+            copied = {(other, place, "copied") for other in moved.ranks}
+            assert copied <= _ancestors(after, (program.rank, later, "begun"))
+
+
+def _pairs(job: Job) -> Iterator[tuple[Program, tuple[int, Collective], tuple[int, Move]]]:
     for program in job.programs:
-        for place, each in enumerate(program.commands):
-            if not isinstance(each, Collective) or each.source is None:
-                continue
-            copied = {
-                (other, place, "copied")
-                for other in each.ranks  # All programs have the same places.
-            }
-            for later, writer in enumerate(program.commands[place + 1 :], place + 1):
-                if isinstance(writer, Move) and writer.target == each.source:
-                    assert copied <= _ancestors(after, (program.rank, later, "begun"))
+        every = list(enumerate(program.commands))
+        moved = [(place, each) for place, each in every if isinstance(each, Collective)]
+        written = [(place, each) for place, each in every if isinstance(each, Move)]
+        yield from ((program, one, other) for one, other in itertools.product(moved, written))
 
 
 def _ended(job: Job, rank: int = 0) -> list[int]:

@@ -277,8 +277,8 @@ def test_jobs_share_one_memory_and_have_flags_of_their_own(monkeypatch: pytest.M
     monkeypatch.setattr(peers_module, "neighbours", lambda *given: asked.append(given[2:]) or beside)
     memory: Any = None
     peers.share(memory, 4096)
-    # For each channel, two meetings of two ranks.
-    assert asked == [(4096, 4 + 8, is_direct)]
-    assert connected == [(beside, 0), (beside, 4)]
+    # For each channel, three sets of flags of two ranks, and one that tells of the own piece.
+    assert asked == [(4096, 7 + 14, is_direct)]
+    assert connected == [(beside, 0), (beside, 7)]
     peers.close()
     assert beside.told == ["close"]

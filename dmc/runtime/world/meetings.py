@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple, TypeAlias
 
 from dmc.program import Collective, Command, Job, Program, Range, accesses
@@ -42,26 +42,27 @@ class Meetings(NamedTuple):
 
 def meetings_of(job: Job, rank: int, ranks: Sequence[int], is_copied: Callable[[Collective], bool]) -> Meetings:
     """The meetings of a rank. ranks: those of its host. is_copied: the same on all of them."""
-    chains = {each: list(_chains(job.programs[each], is_copied)) for each in ranks}
-    number = {movement_of(command): i for of in chains.values() for one in of for i, (_, command) in enumerate(one)}
+    programs, own = [job.programs[each] for each in ranks], job.programs[rank]
+    chains = [(program, one) for program in programs for one in _chains(program, is_copied)]
+    number = {movement_of(command): i for _, one in chains for i, (_, command) in enumerate(one)}
     # Ranks without movements wait for nobody.
-    orders = {order for each in ranks if (order := tuple(_order(job.programs[each], is_copied)))}
+    orders = {order for program in programs if (order := tuple(_order(program, is_copied)))}
     ended = set(number) if len(orders) > 1 else set[Movement]()
-    for each, of in chains.items():
-        for chain in of:
-            ended.add(movement_of(chain[-1][1]))
-            ended |= {
-                movement_of(command)
-                for (place, command), (next_place, following) in pairwise(chain)
-                if command.lane != following.lane or _is_overwritten(job.programs[each], place, next_place, command)
-            }
+    ended.update(*(_ended(program, one) for program, one in chains))
     awaited: dict[int, list[Movement]] = defaultdict(list)
-    for chain in chains[rank]:
-        for (_, command), (place, following) in pairwise(chain):
-            if movement_of(command) not in ended:
-                for later in _first_writers(job.programs[rank], place, command):
-                    awaited[later].append(movement_of(following))
+    for (_, command), (place, following) in chain.from_iterable(pairwise(one) for of, one in chains if of is own):
+        writers = () if movement_of(command) in ended else _first_writers(own, place, command)
+        for later in writers:
+            awaited[later].append(movement_of(following))
     return Meetings(number, frozenset(ended), {place: tuple(every) for place, every in awaited.items()})
+
+
+def _ended(program: Program, movements: _Chain) -> Iterator[Movement]:
+    """The movements of a group behind which its ranks meet, for what this program does."""
+    for (place, command), (next_place, following) in pairwise(movements):
+        if command.lane != following.lane or _is_overwritten(program, place, next_place, command):
+            yield movement_of(command)
+    yield movement_of(movements[-1][1])
 
 
 def _order(program: Program, is_copied: Callable[[Collective], bool]) -> Iterator[tuple[str, int]]:
