@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import util
+from typing import Any
 
 import pytest
 
@@ -123,3 +125,13 @@ def test_only_who_has_the_secret_may_ask() -> None:
     with pytest.raises(Exception, match="digest"):
         BoardKeys(address, b"another")
     assert any(thread.name == "dmc board" for thread in threading.enumerate())
+
+
+def test_nothing_is_told_to_a_board_when_garbage_is_collected() -> None:
+    """Its process may have stalled."""
+    finalizers: Any = vars(util)["_finalizer_registry"]
+    before = set(finalizers)
+    keys = BoardKeys(serve_board("127.0.0.1", SECRET), SECRET)
+    assert set(finalizers) == before
+    keys.set("key", b"value")
+    assert keys.get("key") == b"value"

@@ -57,6 +57,9 @@ class BoardKeys:
         manager = _Manager(address, secret)
         manager.connect()
         self._board: Any = manager.board()  # pyright: ignore[reportAttributeAccessIssue]
+        # Rank 0 keeps the board anyway. To tell it that this process no longer needs it, whenever garbage is collected
+        # or the process ends, would be to wait for a rank that may have stalled.
+        self._board._close.cancel()
 
     def set(self, key: str, value: bytes) -> None:
         """See `Keys.set`."""
