@@ -88,7 +88,7 @@ class Others:
 
     def open(self, job: Job) -> Any:
         self._device.calls.append("open channels")
-        return SimpleNamespace(move=lambda *_: self._device.calls.append("move"))
+        return SimpleNamespace(move=lambda *_: self._device.calls.append("move"), before=lambda *_: None)
 
     def share(self, memory: Any, arena: int) -> None:
         self._device.calls.append("share")

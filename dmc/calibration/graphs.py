@@ -68,7 +68,7 @@ class Graphs:
         self._connect(program)
 
         def work() -> Any:
-            issue(program, self._code, self._bases, self._device, before=self._device.before)
+            issue(program, self._code, self._bases, self._device)
 
         launch = self._device.captured(work)
         self._device.seconds(launch)

@@ -200,7 +200,7 @@ class CudaStreams:
         self._channels.move(command, source, target, self._streams[lane].ptr)
 
     def before(self, lane: int, place: int) -> None:
-        """Called before the command at `place` of the program is queued on its lane."""
+        """See `dmc.runtime.replay.Streams`."""
         if self._channels is not None:
             self._channels.before(place, self._streams[lane].ptr)
 

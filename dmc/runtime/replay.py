@@ -30,6 +30,9 @@ class Streams(Protocol):
     def collective(self, lane: int, command: Collective, source: int, target: int) -> None:
         """This rank's part in a movement between ranks; an address is 0 where the command names no bytes."""
 
+    def before(self, lane: int, place: int) -> None:
+        """Called before the command at `place` of the program, whose lane waits for what the plan does not say."""
+
     def record(self, lane: int) -> Any:
         """Records an event that is signalled when all work issued on the lane so far is done."""
 
@@ -44,12 +47,11 @@ def issue(
     streams: Streams,
     mark: Mark | None = None,
     stamp: Mark = lambda lane, place: None,
-    before: Mark = lambda lane, place: None,
 ) -> None:
     """Issues every command, in the order of the program; `bases` are the addresses of its arenas.
 
     mark: called after each movement between ranks, with its lane and its place in the program; it has one more lane for
-    itself, the last. stamp: called before and after each command that takes time. before: called before that.
+    itself, the last. stamp: called before and after each command that takes time.
 
     Lane 0 begins before all others and ends after them, so that everything can be captured as one graph from its
     stream.
@@ -67,7 +69,7 @@ def issue(
             case Await():
                 streams.wait(command.lane, events[command.event])
             case _:
-                before(command.lane, place)
+                streams.before(command.lane, place)
                 stamp(command.lane, place)
                 _work(program.rank, command, code, bases, streams)
                 stamp(command.lane, place)

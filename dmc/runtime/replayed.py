@@ -52,7 +52,7 @@ class Replayed:
             work, progress = partial(issue, program, own.code, bases, device), None
             if has_peers:
                 progress = Progress(device, program)
-                work = partial(work, mark=progress.mark, before=device.before)
+                work = partial(work, mark=progress.mark)
             self.flights.append(Flight(host, work, capture(work), progress))
 
     def next(self) -> Flight:

@@ -30,6 +30,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
+        self.places: list[tuple[int, int]] = []
 
     def launch(self, lane: int, dispatch: Dispatch, pointers: list[int]) -> None:
         self.calls.append(("launch", lane, dispatch.entry, pointers))
@@ -45,6 +46,9 @@ class Recorder:
 
     def collective(self, lane: int, command: Collective, source: int, target: int) -> None:
         self.calls.append((command.kind, lane, source, target))
+
+    def before(self, lane: int, place: int) -> None:
+        self.places.append((lane, place))
 
     def record(self, lane: int) -> Any:
         self.calls.append(("record", lane))
@@ -103,6 +107,8 @@ def test_the_end_of_a_movement_is_marked_on_a_lane_of_its_own() -> None:
     issue(program, CODE, {"device": 1000}, recorder, lambda *given: recorder.calls.append(("mark", *given)))
     assert recorder.calls[:3] == [("record", 0), ("wait", 1, 1), ("wait", 2, 1)]
     assert recorder.calls[5:-4] == [("all_reduce", 1, 1016, 1016), ("mark", 1, 2)]
+    # Events say themselves what is waited for.
+    assert recorder.places == [(1, 0), (1, 2)]
     assert [each[:2] for each in recorder.calls[-4:]] == [("record", 1), ("wait", 0), ("record", 2), ("wait", 0)]
 
 
