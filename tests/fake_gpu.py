@@ -79,6 +79,8 @@ class Others:
     def __init__(self, device: Device) -> None:
         self.world, self._device = World(1, 2, 1, 2, "torchrun"), device
         self.failure: DmcError | None = None
+        # The places of commands before which a device asked what to wait for.
+        self.asked: list[int] = []
         self.everyone = SimpleNamespace(all_gather=self._all_gather)
 
     def _all_gather(self, source: int, target: int, *given: Any) -> None:
@@ -88,7 +90,9 @@ class Others:
 
     def open(self, job: Job) -> Any:
         self._device.calls.append("open channels")
-        return SimpleNamespace(move=lambda *_: self._device.calls.append("move"), before=lambda *_: None)
+        return SimpleNamespace(
+            move=lambda *_: self._device.calls.append("move"), before=lambda place, _: self.asked.append(place)
+        )
 
     def share(self, memory: Any, arena: int) -> None:
         self._device.calls.append("share")

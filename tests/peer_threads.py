@@ -19,7 +19,7 @@ class Memory:
     they join."""
 
     def __init__(self, seed: int = 0) -> None:
-        self.trouble, self.closed, self.met, self.registered = "", 0, 0, (0, 0)
+        self.trouble, self.closed, self.met, self.waited, self.registered = "", 0, 0, 0, (0, 0)
         self._draw = random.Random(seed)
         self._beside: dict[int, list[tuple[int, int, int]]] = {}
 
@@ -69,6 +69,7 @@ class Memory:
 
     def wait(self, stream: Any, event: Any) -> None:
         assert event == "recorded"
+        self.waited += 1
 
     def meet(self, raised: Sequence[int], awaited: Sequence[int], stream: Any) -> None:
         self._pause()

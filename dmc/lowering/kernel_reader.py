@@ -34,7 +34,8 @@ from dmc.program.code import Access, Binding, Place
 _READ, _WRITE = 1, 2
 # A resource begins with four bytes that state its alignment.
 _RESOURCE = re.compile(r'^\s*"?([^\s":]+)"?: "0x[0-9A-Fa-f]{8}([0-9A-Fa-f]*)"', re.MULTILINE)
-_REFERENCE = re.compile(r'dense_resource<"?([^\s">]+)"?>')
+RESOURCE = "dense_resource<"
+_REFERENCE = re.compile(rf'{RESOURCE}"?([^\s">]+)"?>')
 _DECLARED = {_READ: "r", _WRITE: "w", _READ | _WRITE: "rw"}
 _ACCESS: dict[str, Access] = {"": "ro", "r": "ro", "w": "wo", "rw": "rw"}
 # Operations that a function may contain besides commands: they have no effect at this level.
@@ -51,7 +52,7 @@ def read_library(schedule: str) -> CodeLibrary:
     """
     with ir.Context():
         module = ir.Module.parse(schedule)
-        resources = dict(_RESOURCE.findall(schedule.partition("{-#")[2]))
+        resources = resources_of(schedule)
         texts: dict[str, str] = {}
         accesses: dict[str, tuple[str, ...]] = {}
         ordered: dict[str, Pairs] = {}
@@ -60,7 +61,7 @@ def read_library(schedule: str) -> CodeLibrary:
         for view in module.body.operations:
             op = view.operation
             if op.name == "stream.executable":
-                texts[_name(op)] = _with_constants(op.get_asm(use_local_scope=True), resources)
+                texts[_name(op)] = with_constants(op.get_asm(use_local_scope=True), resources)
                 accesses[_name(op)], ordered[_name(op)] = binding_accesses(op), ordered_bindings(op)
             elif op.name == "util.func":
                 functions.append(op)
@@ -71,8 +72,13 @@ def read_library(schedule: str) -> CodeLibrary:
     return CodeLibrary(device, {code.name: without_copy_out(with_copies_in(code)) for code in codes}, executables)
 
 
-def _with_constants(text: str, resources: Mapping[str, str]) -> str:
-    """The text of an executable with its constants: only the text of a whole module has those that are resources."""
+def resources_of(text: str) -> dict[str, str]:
+    """The constants that are resources of a module, in hexadecimal digits, by name."""
+    return dict(_RESOURCE.findall(text.partition("{-#")[2]))
+
+
+def with_constants(text: str, resources: Mapping[str, str]) -> str:
+    """The text of an operation with its constants: only the text of a whole module has those that are resources."""
     return _REFERENCE.sub(lambda found: f'dense<"0x{resources[found[1]]}">', text)
 
 

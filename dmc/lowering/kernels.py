@@ -24,7 +24,7 @@ from dmc.lowering.failures import kernel_error
 from dmc.lowering.iree import as_input, check_bindings, command_of, run_iree, stream_text
 from dmc.lowering.isolation import isolate
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
-from dmc.lowering.kernel_reader import read_library
+from dmc.lowering.kernel_reader import RESOURCE, read_library, resources_of, with_constants
 from dmc.lowering.known_kernels import KnownKernels
 from dmc.lowering.overflow import overflow_powers
 from dmc.lowering.panel_loops import misread_panels
@@ -124,6 +124,9 @@ def _compiled(
 
 def _library(text: str, target: Target, way: Way) -> CodeLibrary:
     """The code of the functions of a module, compiled in one way, now or before. Raises CodegenError."""
+    if target.name != CPU.name:
+        # What is compiled together decides how doubtful kernels are compiled (`check_sizes`): all ranks must agree.
+        return _made(text, target, way)
     how = (target, way, tuple(command_of(target)))
     return _KNOWN.library(_bodies(text), how, lambda names: _made(only(text, names), target, way))
 
@@ -189,10 +192,12 @@ def _names(text: str) -> list[str]:
 
 
 def _bodies(text: str) -> dict[str, str]:
-    """The functions of a module by name, as text without it."""
+    """The functions of a module by name, as text without it, with all constants."""
     module = ir.Module.parse(text)
+    # A context may give resources other names than a text does.
+    resources = resources_of(module.operation.get_asm()) if RESOURCE in text else {}
     texts = {symbol(each): each.operation.get_asm(use_local_scope=True) for each in functions(module)}
-    return {name: body.replace(f"@{name}(", "@(", 1) for name, body in texts.items()}
+    return {name: with_constants(body, resources).replace(f"@{name}(", "@(", 1) for name, body in texts.items()}
 
 
 def _kernel_module(

@@ -6,6 +6,7 @@ names. Code is kept with the names that it was compiled under, and given out wit
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,8 +14,8 @@ from functools import reduce
 
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, Group, KernelCode, KernelCommand, leaves
 
-# Kernels have some thousand characters of code each.
-_MOST = 4096
+# Kernels have some thousand characters of code each; those with large constants are not kept.
+_MOST, _LONGEST = 4096, 1 << 18
 
 
 @dataclass
@@ -31,14 +32,17 @@ class KnownKernels:
 
         `make` compiles those that are not known, all together; its CodegenError is raised.
         """
-        found = {name: self._kept.get((body, how)) for name, body in bodies.items()}
+        keys = {name: (hashlib.sha256(body.encode()).digest(), how) for name, body in bodies.items()}
+        found = {name: self._kept.get(key) for name, key in keys.items()}
         missing = frozenset(name for name, part in found.items() if part is None)
         # Without kernels, what is made still says what the device is.
         made = make(missing) if missing or not bodies else CodeLibrary("", {}, {})
         for name in missing:
-            self._kept[bodies[name], how] = found[name] = _only(made, name)
-        for body in bodies.values():
-            self._kept.move_to_end((body, how))
+            found[name] = part = _only(made, name)
+            if sum(map(len, part.executables.values())) <= _LONGEST:
+                self._kept[keys[name]] = part
+        for key in self._kept.keys() & keys.values():
+            self._kept.move_to_end(key)
         while len(self._kept) > self.most:
             self._kept.popitem(last=False)
         parts = [_named(part, name) for name, part in found.items() if part is not None]

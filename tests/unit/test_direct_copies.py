@@ -86,8 +86,8 @@ def _met(job: Job, arenas: Sequence[Any], memories: Sequence[Memory]) -> list[Ch
     return channels
 
 
-def _differing(job: Job, seed: int) -> tuple[list[str], list[int]]:
-    """The movements that do not give, in two steps, what the interpreter delivers; how often each rank met others."""
+def _differing(job: Job, seed: int) -> tuple[list[str], list[Memory]]:
+    """The movements that do not give, in two steps, what the interpreter delivers; the ranks' memories."""
     draw = np.random.default_rng(seed)
     memories = [Memory(10 * seed + rank) for rank in range(RANKS)]
     arenas = [np.zeros(4096, np.int8) for _ in range(RANKS)]
@@ -114,7 +114,7 @@ def _differing(job: Job, seed: int) -> tuple[list[str], list[int]]:
         wanted = deliver(command, [given[step, i, rank] for rank in GROUPS[0]])
         for rank, each in zip(GROUPS[0], wanted, strict=True):
             wrong += [] if found[step, i, rank].tobytes() == each.tobytes() else [f"{command.kind} {i} on {rank}"]
-    return wrong, [each.met for each in memories]
+    return wrong, memories
 
 
 def _drawn(seed: int, buffers: int) -> Job:
@@ -130,7 +130,7 @@ def test_movements_are_those_of_the_interpreter(
 ) -> None:
     monkeypatch.setattr(direct, "_BROUGHT_BYTES", brought)
     job = _drawn(seed, buffers)
-    wrong, met = _differing(job, seed)
+    wrong, memories = _differing(job, seed)
     assert not wrong
     # Where the next movement fills the same buffer, and behind the last, ranks meet again.
     sources = [each.source for each in job.programs[0].commands if isinstance(each, Collective)]
@@ -138,7 +138,10 @@ def test_movements_are_those_of_the_interpreter(
     # What was brought back is told, if they do not meet again.
     kinds = [each.kind for each in job.programs[0].commands if isinstance(each, Collective)]
     told = [brought > 0 and kind == "all_gather" and not one for kind, one in zip(kinds, again, strict=True)]
-    assert met == [2 * (len(kinds) + sum(again) + sum(told))] * 3 + [0]
+    assert [each.met for each in memories] == [2 * (len(kinds) + sum(again) + sum(told))] * 3 + [0]
+    # What fills a buffer of which ranks did not meet again waits until all have copied it.
+    reused = [i for i, source in enumerate(sources) if source in sources[i + 1 :] and not again[i]]
+    assert [each.waited for each in memories] == [2 * len(reused)] * 3 + [0]
 
 
 def test_a_source_that_is_overwritten_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

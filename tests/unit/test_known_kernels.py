@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dmc import dialect
 from dmc._mlir import ir
 from dmc.lowering import kernels
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
@@ -89,6 +90,35 @@ def test_what_was_not_used_for_longest_is_forgotten(compiled: list[str], context
     assert len(compiled) == 4
     _library(context, forgotten=SUM)
     assert len(compiled) == 5
+
+
+# A constant that is a resource: its module has the bytes.
+STORED = """
+func.func private @{name}(%x: tensor<2xi64>) -> tensor<2xi64> {{
+  %numbers = arith.constant dense_resource<numbers> : tensor<2xi64>
+  %z = arith.addi %x, %numbers : tensor<2xi64>
+  return %z : tensor<2xi64>
+}}
+{{-# dialect_resources: {{ builtin: {{ numbers: "0x08000000{first}000000000000000200000000000000" }} }} #-}}"""
+
+
+def test_other_constants_under_one_name_are_other_code(compiled: list[str]) -> None:
+    """Each context has names of its own."""
+    found = list[str]()
+    for first in ("01", "05", "01"):
+        with ir.Context() as context, ir.Location.unknown():
+            dialect.load(context)
+            module = ir.Module.parse(STORED.format(name="stored", first=first), context)
+            found.append("".join(compile_kernels(module, ["stored"], CPU).executables.values()))
+    assert len(compiled) == 2
+    assert found[0] == found[2] != found[1]
+
+
+def test_large_code_is_not_kept(compiled: list[str], context: ir.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dmc.lowering.known_kernels._LONGEST", 100)
+    _library(context, a=SUM)
+    _library(context, b=SUM)
+    assert len(compiled) == 2
 
 
 def test_another_processor_has_code_of_its_own(compiled: list[str], context: ir.Context) -> None:

@@ -84,6 +84,7 @@ def test_others_see_what_the_device_has_not_ended(is_captured: bool, unfinished:
     session = session_on(device, others, is_captured, reduce)
     assert others.unfinished() is None
     take_step(session)
+    assert set(others.asked) == {0}
     found = others.unfinished()
     assert (found and found[:2]) == unfinished
 

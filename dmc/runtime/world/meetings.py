@@ -5,8 +5,8 @@ what the movement before gives, so behind a movement they meet only where nobody
 of a step, and where a source is overwritten earlier. What overwrites a source later waits for the meeting before the
 next movement; this wait is not in the plan, where a movement ends when all have copied.
 
-Such a wait leads from one command to a later one of the same program. Where the ranks of a host have the same movements
-in the same order, that closes no circle; otherwise they meet behind every movement.
+Such a wait leads from one command to a later one of the same program. Where the ranks of a host have the same
+movements, copied or not, in the same order, that closes no circle; otherwise they meet behind every movement.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def meetings_of(job: Job, rank: int, ranks: Sequence[int], is_copied: Callable[[
     chains = [(program, one) for program in programs for one in _chains(program, is_copied)]
     number = {movement_of(command): i for _, one in chains for i, (_, command) in enumerate(one)}
     # Ranks without movements wait for nobody.
-    orders = {order for program in programs if (order := tuple(_order(program, is_copied)))}
+    orders = {order for program in programs if (order := tuple(_order(program)))}
     ended = set(number) if len(orders) > 1 else set[Movement]()
     ended.update(*(_ended(program, one) for program, one in chains))
     awaited: dict[int, list[Movement]] = defaultdict(list)
@@ -65,9 +65,8 @@ def _ended(program: Program, movements: _Chain) -> Iterator[Movement]:
     yield movement_of(movements[-1][1])
 
 
-def _order(program: Program, is_copied: Callable[[Collective], bool]) -> Iterator[tuple[str, int]]:
-    copied = (each for each in program.commands if isinstance(each, Collective) and is_copied(each))
-    return ((each.channel, each.instance) for each in copied)
+def _order(program: Program) -> Iterator[tuple[str, int]]:
+    return ((each.channel, each.instance) for each in program.commands if isinstance(each, Collective))
 
 
 def _chains(program: Program, is_copied: Callable[[Collective], bool]) -> Iterator[_Chain]:
