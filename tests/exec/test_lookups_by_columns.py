@@ -8,6 +8,7 @@ from torch import nn
 
 import dmc
 from tests.compiled import compile_case, model_state, train
+from tests.large import large
 from tests.models.case import Case
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
 
@@ -49,7 +50,7 @@ def _batch(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize(
     ("ranks", "tied", "twice", "precision", "moves"),
     [
-        (2, False, False, "fp32", True),
+        pytest.param(2, False, False, "fp32", True, marks=large),
         (4, False, True, "fp32", True),
         (2, True, False, "bf16-mixed", True),
         # The head reads the whole table as it is, so it is there for the lookup, too.

@@ -20,6 +20,7 @@ from tests.eager import EagerTrainer
 from tests.generated_regions import assert_right, regions_of
 from tests.interpreted import RATE, InterpretedStep
 from tests.kernels import form_kernels
+from tests.large import large
 from tests.tolerance import TOLERANCE, assert_losses_close
 
 ROWS, WIDTH = 4, 6
@@ -185,6 +186,7 @@ def test_compiled_steps_draw_anew() -> None:
     assert float(step(*batch)) != pytest.approx(losses[0], rel=1e-3)
 
 
+@large
 def test_ranks_draw_what_one_rank_draws() -> None:
     batches = _batches(2)
     one, two = _compiled(), _compiled(mesh=2)

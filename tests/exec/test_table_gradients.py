@@ -8,6 +8,7 @@ from torch import nn
 
 import dmc
 from tests.compiled import compile_case, model_state, train
+from tests.large import large
 from tests.models.case import Case
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
 
@@ -43,7 +44,7 @@ def _batch(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return tokens, torch.randint(3, (BATCH * LENGTH,), generator=generator)
 
 
-@pytest.mark.parametrize("tied", [False, True], ids=("apart", "tied"))
+@pytest.mark.parametrize("tied", [pytest.param(False, marks=large), True], ids=("apart", "tied"))
 @pytest.mark.parametrize("name", PLANS)
 def test_rows_move(name: str, tied: bool) -> None:
     """Every rank adds the rows of all to the table, or to its part; the head's gradient is summed as any other."""

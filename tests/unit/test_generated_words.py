@@ -9,6 +9,7 @@ import pytest
 from dmc._mlir import ir
 from dmc.kernels.generated import generate
 from tests.generated_regions import assert_right, regions_of, shaped
+from tests.large import large
 
 SCALED = """%y = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>,
       affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
@@ -82,7 +83,9 @@ def test_words_are_read(reader: str, sizes: tuple[int, int, int], context: Any) 
     assert_right(READERS[reader](*sizes), "read", limit=2**31)
 
 
-@pytest.mark.parametrize("sizes", [(70, 64, 32), (130, 256, 32), (40, 24, 8), (4220, 1024, 32)], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(70, 64, 32), (130, 256, 32), (40, 24, 8), pytest.param((4220, 1024, 32), marks=large)], ids=str
+)
 def test_words_are_read_behind_a_product(sizes: tuple[int, int, int], context: Any) -> None:
     assert_right(product(*sizes), "read", every=sizes[0] < 4096, limit=2**31)
 

@@ -69,6 +69,8 @@ class Device:
     def algorithms(self, product: Product, count: int) -> list[tuple[int, ...]]:
         return [ALGORITHM]
 
+    def before(self, lane: int, place: int) -> None: ...
+
     def launch(self, lane: int, dispatch: Dispatch, pointers: list[int]) -> None:
         self.issued.append(dispatch.entry)
         if dispatch.entry == "refused":
