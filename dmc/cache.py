@@ -119,23 +119,28 @@ class Cache:
             each.path.unlink(missing_ok=True)
 
 
-_current: ContextVar[Cache | None] = ContextVar("cache", default=None)
-# The keys of what was put into the current cache.
-_put: ContextVar[list[str]] = ContextVar("put")
+@dataclass
+class _Use:
+    """A cache inside a block of `using`."""
+
+    cache: Cache
+    has_grown: bool = False
+
+
+_current: ContextVar[_Use | None] = ContextVar("cache", default=None)
 
 
 @contextmanager
 def using(cache: Cache | None) -> Generator[None]:
     """Results are kept in `cache` inside the block; it is trimmed when the block ends, if it has grown."""
-    put = list[str]()
-    token, before = _current.set(cache), _put.set(put)
+    use = None if cache is None else _Use(cache)
+    token = _current.set(use)
     try:
         yield
     finally:
         _current.reset(token)
-        _put.reset(before)
-        if cache is not None and put:
-            _tried(cache, cache.trim)
+        if use is not None and use.has_grown:
+            _tried(use.cache, use.cache.trim)
 
 
 def cached(parts: Sequence[str | bytes], make: Callable[[], bytes]) -> bytes:
@@ -149,17 +154,16 @@ def cached(parts: Sequence[str | bytes], make: Callable[[], bytes]) -> bytes:
 
 def find(parts: Sequence[str | bytes]) -> bytes | None:
     """The result that `parts` determine, in the current cache; None if it is not there."""
-    cache = _current.get()
-    return None if cache is None else _tried(cache, lambda: cache.get(_key(parts)))
+    use = _current.get()
+    return None if use is None else _tried(use.cache, lambda: use.cache.get(_key(parts)))
 
 
 def keep(parts: Sequence[str | bytes], data: bytes) -> None:
     """Keeps the result that `parts` determine, in the current cache."""
-    cache = _current.get()
-    if cache is not None:
-        key = _key(parts)
-        _put.get().append(key)
-        _tried(cache, lambda: cache.put(key, data))
+    use = _current.get()
+    if use is not None:
+        use.has_grown = True
+        _tried(use.cache, lambda: use.cache.put(_key(parts), data))
 
 
 def _tried(cache: Cache, act: Callable[[], bytes | None]) -> bytes | None:

@@ -67,7 +67,7 @@ def read_library(schedule: str) -> CodeLibrary:
                 functions.append(op)
             elif "initial_value" in op.attributes and "hal.device.target" in str(op.attributes["initial_value"]):
                 device = str(op.attributes["initial_value"]).removesuffix(" : !hal.device")
-        canonical, executables = _shared(texts)
+        canonical, executables = merged(texts)
         codes = _read(functions, canonical, accesses, ordered)
     return CodeLibrary(device, {code.name: without_copy_out(with_copies_in(code)) for code in codes}, executables)
 
@@ -100,7 +100,7 @@ def _read(
     return codes
 
 
-def _shared(texts: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def merged(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The representative of each executable, and the texts of representatives; executables equal up to names are
     merged."""
     canonical: dict[str, str] = {}

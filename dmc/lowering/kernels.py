@@ -188,7 +188,8 @@ def only(text: str, names: Collection[str]) -> str:
 
 
 def _names(text: str) -> list[str]:
-    return list(_bodies(text))
+    module = ir.Module.parse(text)
+    return [symbol(each) for each in functions(module)]
 
 
 def _bodies(text: str) -> dict[str, str]:

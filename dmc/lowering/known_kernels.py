@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, Group, KernelCode, KernelCommand, leaves
+from dmc.lowering.kernel_reader import merged
 
 # Kernels have some thousand characters of code each; those with large constants are not kept.
 _MOST, _LONGEST = 4096, 1 << 18
@@ -46,7 +47,10 @@ class KnownKernels:
         while len(self._kept) > self.most:
             self._kept.popitem(last=False)
         parts = [_named(part, name) for name, part in found.items() if part is not None]
-        return _shared(reduce(CodeLibrary.joined, parts, replace(made, kernels={}, executables={})))
+        library = reduce(CodeLibrary.joined, parts, replace(made, kernels={}, executables={}))
+        names, executables = merged(library.executables)
+        kernels = {name: _with_executables(code, name, names) for name, code in library.kernels.items()}
+        return replace(library, kernels=kernels, executables=executables)
 
 
 def _only(library: CodeLibrary, name: str) -> CodeLibrary:
@@ -80,11 +84,3 @@ def _with_executables(code: KernelCode, name: str, names: Mapping[str, str]) -> 
         return command
 
     return replace(code, name=name, commands=tuple(map(renamed, code.commands)))
-
-
-def _shared(library: CodeLibrary) -> CodeLibrary:
-    """Executables that are equal but for their names become one."""
-    first: dict[str, str] = {}
-    names = {name: first.setdefault(text.replace(f"@{name}", "@"), name) for name, text in library.executables.items()}
-    kernels = {name: _with_executables(code, name, names) for name, code in library.kernels.items()}
-    return replace(library, kernels=kernels, executables={name: library.executables[name] for name in first.values()})

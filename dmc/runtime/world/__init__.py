@@ -8,7 +8,7 @@ In reading order:
 * `agreement`: ranks start only if all are about to run the same.
 * `communicator`: the interface of collectives; `nccl`, `host`: on GPUs, and between CPU processes, for tests.
 * `neighbours`, `shared_words`: the memory that ranks of one host share, and the flags between their streams.
-* `direct`: movements between the GPUs of one host by their copy engines.
+* `direct`, `meetings`: movements between the GPUs of one host by their copy engines, and when ranks meet around them.
 * `channels`: the communicators of a rank, and the collectives of its program.
 * `recorder`: the flight recorder: where a rank is, and how long its last steps took.
 * `watch`, `signals`: heartbeats; when a rank dies, stalls or raises, all ranks end with an error that names it.

@@ -59,7 +59,6 @@ class DirectCopies:
         self._parts = parts_of(job)
         on_host = [each for each in neighbours.arenas if each < len(job.programs)]
         self._meetings = meetings_of(job, rank, on_host, self.carries)
-        self._awaited = {each for every in self._meetings.awaited.values() for each in every}
         # Events behind the meetings before movements.
         self._met: dict[Movement, Any] = {}
 
@@ -83,8 +82,7 @@ class DirectCopies:
         if kept:
             self._copy(kept, memory.fork(stream, 0))
         self._meet(command, self._meetings.number[movement] % _TURNS, stream)
-        if movement in self._awaited:
-            self._met[movement] = memory.record(stream)
+        self._met[movement] = memory.record(stream)
         beside = [memory.fork(stream, number) for number in range(1, len(copies))]
         for of_one, on in zip(copies.values(), [stream, *beside], strict=False):
             self._copy(of_one, on)
