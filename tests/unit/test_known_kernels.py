@@ -10,7 +10,7 @@ from dmc.lowering import kernels
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
 from dmc.lowering.kernels import compile_kernels
 from dmc.lowering.known_kernels import KnownKernels
-from dmc.target import CPU, target
+from dmc.target import CPU, CUDA, target
 from tests.unit.test_kernels import SUM
 
 DIFFERENCE = SUM.replace("addf", "subf")
@@ -119,6 +119,13 @@ def test_large_code_is_not_kept(compiled: list[str], context: ir.Context, monkey
     _library(context, a=SUM)
     _library(context, b=SUM)
     assert len(compiled) == 2
+
+
+def test_kernels_for_gpus_are_compiled_with_those_beside_them(compiled: list[str], context: ir.Context) -> None:
+    module = ir.Module.parse(SUM.format(name="sum") + SUM.format(name="total"), context)
+    for names in (["sum"], ["sum", "total"]):
+        compile_kernels(module, names, CUDA)
+    assert "@sum" in compiled[1] and "@total" in compiled[1]
 
 
 def test_another_processor_has_code_of_its_own(compiled: list[str], context: ir.Context) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dmc.program import Await, Channel, Collective, Command, Job, Lane, Move, Program, Range, Record
 from dmc.runtime.world.meetings import meetings_of, movement_of
@@ -133,6 +134,17 @@ def test_ranks_meet_behind_the_last_movement_and_where_a_source_is_reused_at_onc
     assert _ended(_job([(0, 0, 4), (1, 0), (0, 1, 4), (1, 1, 4)])) == [0, 2, 3]
     # Its own target is written before ranks have met.
     assert _ended(_job([(0, 0, 4), (0, 1, 0), (0, 2, 4)])) == [0, 2]
+
+
+def test_ranks_meet_behind_a_movement_where_the_next_is_on_another_lane() -> None:
+    job = _job([(0, 0, 4), (0, 1, 4), (0, 2, 4)])
+    programs = [
+        replace(
+            each, commands=tuple(replace(c, lane=3) if getattr(c, "instance", 0) == 1 else c for c in each.commands)
+        )
+        for each in job.programs
+    ]
+    assert _ended(replace(job, programs=tuple(programs))) == [0, 1, 2]
 
 
 def test_the_first_that_overwrites_a_source_waits_on_each_lane() -> None:
