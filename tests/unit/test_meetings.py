@@ -138,12 +138,12 @@ def test_ranks_meet_behind_the_last_movement_and_where_a_source_is_reused_at_onc
 
 def test_ranks_meet_behind_a_movement_where_the_next_is_on_another_lane() -> None:
     job = _job([(0, 0, 4), (0, 1, 4), (0, 2, 4)])
-    programs = [
-        replace(
-            each, commands=tuple(replace(c, lane=3) if getattr(c, "instance", 0) == 1 else c for c in each.commands)
-        )
-        for each in job.programs
-    ]
+
+    def turned(command: Command) -> Command:
+        is_second = isinstance(command, Collective) and command.instance == 1
+        return replace(command, lane=3) if is_second else command
+
+    programs = [replace(each, commands=tuple(map(turned, each.commands))) for each in job.programs]
     assert _ended(replace(job, programs=tuple(programs))) == [0, 1, 2]
 
 
