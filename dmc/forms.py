@@ -201,9 +201,12 @@ _TENSOR_DIALECTS = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf
 # Synchronous collectives of a whole group: what a change of placement has become.
 _VALUE_COLLECTIVES = tuple(op.OPERATION_NAME for op in (*COLLECTIVES, AllSliceOp))
 
+# Tensors side by side, so that one collective moves them all.
+_BUCKETS = (PackOp.OPERATION_NAME, UnpackOp.OPERATION_NAME)
+
 _MODULE_OPS = ("dm.mesh", "dm.channel", "dm.composite")
 # What @step may contain in form scheduled, apart from views.
-_SCHEDULED_OPS = tuple(op.OPERATION_NAME for op in (KernelOp, StartOp, WaitOp, PackOp, UnpackOp))
+_SCHEDULED_OPS = (*(op.OPERATION_NAME for op in (KernelOp, StartOp, WaitOp)), *_BUCKETS)
 _PLAN_OPS = tuple(op.OPERATION_NAME for op in (ProgramOp, *DECLARATIONS, *COMMANDS))
 
 IMPORTED = Form(
@@ -217,10 +220,10 @@ IMPORTED = Form(
 PLACED = Form(
     name="placed",
     dialects=_TENSOR_DIALECTS,
-    ops=("dm.composite", "dm.mesh", FUSION_BARRIER, *_VALUE_COLLECTIVES),
+    ops=("dm.composite", "dm.mesh", FUSION_BARRIER, *_BUCKETS, *_VALUE_COLLECTIVES),
     verifiers=(*_SIGNATURE, verify_symbols, _verify_shardings, verify_replicas),
-    way_out=f"it holds {', '.join(_TENSOR_DIALECTS)}, dm.composite, dm.mesh, {FUSION_BARRIER} and collectives on "
-    "values only; lower it",
+    way_out=f"it holds {', '.join(_TENSOR_DIALECTS)}, dm.composite, dm.mesh, {FUSION_BARRIER}, buckets and collectives "
+    "on values only; lower it",
 )
 
 SCHEDULED = Form(

@@ -14,7 +14,7 @@ def Dm_PackOp : Dm_Op<"pack", [Pure]> {
     stay inside the buffer and leave no gap of 256 bytes or more. The space between them, and after the last, is
     alignment padding.
 
-    Lifespan: added by dm-bucket; placed by dm-plan-memory, without copies where possible; consumed by
+    Lifespan: added by dm-exchange-sums and dm-bucket; placed by dm-plan-memory, without copies where possible; consumed by
     dm-lower-to-plan; absent from form "planned".
 
     ```mlir
@@ -32,7 +32,7 @@ def Dm_UnpackOp : Dm_Op<"unpack", [Pure]> {
 
     Rules: those of `dm.pack`, with the results as the tensors.
 
-    Lifespan: added by dm-bucket; consumed by dm-lower-to-plan; absent from form "planned".
+    Lifespan: added by dm-exchange-sums and dm-bucket; consumed by dm-lower-to-plan; absent from form "planned".
 
     ```mlir
     %a, %b = "dm.unpack"(%flat) {offsets = array<i64: 0, 4>} : (tensor<7xf32>) -> (tensor<2x2xf32>, tensor<3xf32>)

@@ -17,7 +17,9 @@ from dmc.machine import Machine, machine
 from dmc.machine.collectives import links_of
 from dmc.mesh import Mesh
 from dmc.passes.base import Pass
+from dmc.passes.placed.exchange_sums.buckets import bucketed
 from dmc.passes.shared.loops import PARALLEL, loops, scalar
+from dmc.program import ALIGNMENT
 from dmc.target import targets
 from dmc.walk import walk
 
@@ -34,12 +36,17 @@ class ExchangeSums(Pass):
     order in the type in which the reduction accumulates, and rounded once, as in the rehearsal on a CPU; two are the
     same in either order.
 
+    An exchange between more than two begins with a meeting of all, and ends with a copy of the own piece that waits for
+    the kernels beside it. So consecutive sums of up to `bucket_bytes` bytes together share theirs, side by side in one
+    buffer without a copy (`buckets.py`). Between two `dm-bucket` does that.
+
     Only on GPUs, where all ranks of a group reach each other's memory over one link of `machine` (the module's, if
     empty), and for sums of at least `min_bytes` bytes of floating-point numbers: small ones are a matter of latency.
     """
 
     name = "dm-exchange-sums"
     min_bytes: int = 1 << 20
+    bucket_bytes: int = 24 << 20
     target: str = ""
     machine: str = ""
 
@@ -52,15 +59,35 @@ class ExchangeSums(Pass):
         if not sums:
             return
         meshes, on = meshes_of(module), machine(machine_of(module, self.machine))
-        for op in sums:
-            group: Any = op.opview.group
-            if _is_reached(on, meshes[group.mesh.value], dm.group_axes(group)):
-                _exchange(op, meshes[group.mesh.value].group_size(dm.group_axes(group)))
+        exchanged = [op for op in sums if _is_reached(on, *_group(op, meshes))]
+        shared = dict.fromkeys(op for op in exchanged if _may_share(op, meshes))
+        apart = [op for op in exchanged if op not in shared]
+        blocks = list(dict.fromkeys(op.block for op in shared))
+        merged = [op for block in blocks for op in bucketed(block, shared.keys(), self.bucket_bytes)]
+        for op in [*apart, *merged]:
+            _exchange(op, _ranks(op, meshes))
 
     def _is_large(self, op: ir.Operation) -> bool:
         given: Any = op.operands[0].type
         is_sum = op.opview.reduction.value == "sum" and isinstance(given.element_type, ir.FloatType)
         return is_sum and "channel" not in op.attributes and type_bytes(given) >= self.min_bytes
+
+
+def _group(op: ir.Operation, meshes: Mapping[str, Mesh]) -> tuple[Mesh, Sequence[str]]:
+    group: Any = op.opview.group
+    return meshes[group.mesh.value], dm.group_axes(group)
+
+
+def _ranks(op: ir.Operation, meshes: Mapping[str, Mesh]) -> int:
+    mesh, axes = _group(op, meshes)
+    return mesh.group_size(axes)
+
+
+def _may_share(op: ir.Operation, meshes: Mapping[str, Mesh]) -> bool:
+    """Whether a sum may have a part in a bucket: of whole aligned pieces, so that no padding stands between."""
+    ranks = _ranks(op, meshes)
+    is_divided = type_bytes(op.operands[0].type) % (ranks * ALIGNMENT) == 0
+    return op.name == dm.AllReduceOp.OPERATION_NAME and ranks > 2 and is_divided
 
 
 def _is_reached(on: Machine, mesh: Mesh, axes: Sequence[str]) -> bool:
