@@ -1,9 +1,15 @@
-"""A rank on a GPU that is killed, stopped, or raises: the others end in time and say who, in which step, where.
+"""A rank on a GPU that is killed, stopped, raises, fails to start, or to write: the others end in time and say why.
 
-`python -m bench.multi_gpu_drills FILE BATCHES` trains the step of two ranks in FILE with batches as
-`bench.multi_gpu_correctness` stores them, once for each fault of rank 1 in step 20, in two processes that no launcher
-ends. It prints how long rank 0 went on after the fault and what it said, and writes
-`bench/results/multi_gpu_drills.json`; the exit code is 1 where rank 0 was late or said nothing of rank 1.
+`python -m bench.multi_gpu_drills FILE BATCHES OTHER` trains the step of two ranks in FILE with batches as
+`bench.multi_gpu_correctness` stores them, once for each fault of rank 1, in two processes that no launcher ends:
+
+* kill, stop, raise: in step 20
+* disk, part: full, or killed, while it writes its part of the checkpoint of step 20; the job then resumes
+* file, missing: it starts with the step in OTHER, or not at all
+
+It prints how long rank 0 went on after the fault and what it said, and writes `bench/results/multi_gpu_drills.json`.
+The exit code is 1 where rank 0 was late or did not say what is expected, or a resumed job does not have the losses of
+one that was never stopped.
 """
 
 from __future__ import annotations
@@ -11,11 +17,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -25,21 +35,75 @@ from bench.record import write_record
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results" / "multi_gpu_drills.json"
-FAULTS, STEP, PATIENCE_S = ("kill", "stop", "raise"), 20, 10
-# A process takes a while to go, too.
-SLACK_S = 5.0
-AT = "fault at "
+STEPS, STEP, SAVED, PATIENCE_S = 30, 20, 10, 10
+# A process takes a while to go, and longer to come.
+SLACK_S, STARTING_S = 5.0, 45.0
+# What ranks wait for each other at the start.
+MEETING_S = 60
+AT, LOSS = "fault at ", "loss "
+SAID = {
+    "kill": "rank 1 has sent no heartbeat",
+    "stop": "rank 1 has sent no heartbeat",
+    "raise": "rank 1 raised ValueError: no such batch",
+    "disk": "the checkpoint of step 20: rank 1 could not write it: .*File too large",
+    "part": "rank 1 has sent no heartbeat",
+    "file": "the plan of rank 1 differs from that of rank 0",
+    "missing": "rank 1 did not reach",
+}
 
 
 @dataclass(frozen=True)
 class Ended:
-    """seconds: from the fault of rank 1 until rank 0 had ended. said: by rank 0."""
+    """seconds: from the fault of rank 1 until rank 0 had ended. said: by rank 0.
+
+    resumed: whether the job went on, from the checkpoint before, with the losses of one that was never stopped.
+    """
 
     fault: str
     seconds: float
     code: int
     said: str
+    resumed: bool | None
     is_right: bool
+
+
+@dataclass(frozen=True)
+class Job:
+    """What ranks train. second: the file of rank 1; None: it does not start."""
+
+    file: Path
+    batches: Path
+    second: Path | None
+
+    def run(self, fault: str = "", checkpoints: str = "") -> list[subprocess.CompletedProcess[str]]:
+        """Trains on two GPUs until the first rank has ended."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        files = [self.file, *([self.second] if self.second else [])]
+        processes = [self._start(rank, file, port, fault, checkpoints) for rank, file in enumerate(files)]
+        try:
+            out, said = processes[0].communicate(timeout=120)
+            if not fault:
+                processes[1].wait(30)
+        finally:
+            for process in processes:
+                process.kill()
+        first = subprocess.CompletedProcess(processes[0].args, processes[0].returncode, out, said)
+        rest = [subprocess.CompletedProcess(each.args, 0, *each.communicate()) for each in processes[1:]]
+        return [first, *rest]
+
+    def _start(self, rank: int, file: Path, port: int, fault: str, checkpoints: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "bench.multi_gpu_drills", str(file), str(self.batches), "--train"]
+        shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "DMC_PATIENCE_S": str(PATIENCE_S)}
+        return subprocess.Popen(
+            [*command, "--fault", fault, "--checkpoints", checkpoints],
+            env={**os.environ, **shared, **own},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
 
 def main() -> int:
@@ -47,66 +111,81 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("batches", type=Path)
-    parser.add_argument("--fault", choices=FAULTS, help="what a rank is told")
+    parser.add_argument("other", type=Path, nargs="?", help="another step of two ranks")
+    parser.add_argument("--faults", nargs="+", choices=SAID, default=list(SAID))
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--train", action="store_true", help="as one of the ranks")
+    parser.add_argument("--fault", default="")
+    parser.add_argument("--checkpoints", default="")
     options = parser.parse_args()
-    if options.fault:
-        train(options.file, options.batches, options.fault)
+    if options.train:
+        train(options.file, options.batches, options.fault, options.checkpoints)
         return 0
-    results = [drill(fault, options.file, options.batches) for fault in FAULTS]
-    for result in results:
-        print(json.dumps(asdict(result)), flush=True)
+    results = list[Ended]()
+    for fault in options.faults:
+        results.append(drill(fault, options.file, options.batches, options.other))
+        print(json.dumps(asdict(results[-1])), flush=True)
     write_record(options.out, {"patience_s": PATIENCE_S, "results": [asdict(each) for each in results]})
     return 0 if all(each.is_right for each in results) else 1
 
 
-def train(file: Path, batches: Path, fault: str) -> None:
+def train(file: Path, batches: Path, fault: str, checkpoints: str) -> None:
     """Trains until the fault, and the other rank on."""
+    from dmc.runtime import Checkpoints
     from dmc.runtime.step import load
 
     step, stored = load(file, device="cuda"), dict(np.load(batches))
     batch = {name.partition(".")[2]: array for name, array in stored.items() if name.startswith("0.")}
-    for number in range(1, 100_000):
-        if number == STEP and not step.is_first:
+    keeper = Checkpoints(step, checkpoints) if checkpoints else None
+    for number in range(keeper.resume() if keeper else 0, STEPS):
+        if number + 1 == STEP and fault and not step.is_first:
             print(f"{AT}{time.time()}", flush=True)
             _have(fault)
-        float(step.call_flat(batch))
+        print(f"{LOSS}{float(step.call_flat(batch))!r}", flush=True)
+        if keeper and (number + 1) % SAVED == 0:
+            keeper.save()
+    if keeper:
+        keeper.wait()
 
 
 def _have(fault: str) -> None:
-    if fault == "raise":
-        raise ValueError("no such batch")
-    os.kill(os.getpid(), signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
+    from dmc.runtime.world import checkpoint
+
+    match fault:
+        case "raise":
+            raise ValueError("no such batch")
+        case "disk":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+        case "part":
+            checkpoint.write_shard = lambda path, tensors: str(os.kill(os.getpid(), signal.SIGKILL))
+        case _:
+            os.kill(os.getpid(), signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
 
 
-def drill(fault: str, file: Path, batches: Path) -> Ended:
+def drill(fault: str, file: Path, batches: Path, other: Path) -> Ended:
     """Starts both ranks and looks on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "bench.multi_gpu_drills", str(file), str(batches), "--fault", fault]
-    shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    processes = [
-        subprocess.Popen(
-            command,
-            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "DMC_PATIENCE_S": str(PATIENCE_S)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        _, said = processes[0].communicate(timeout=90)
+    second = {"file": other, "missing": None}.get(fault, file)
+    has_checkpoints, is_start = fault in ("disk", "part"), fault in ("file", "missing")
+    with tempfile.TemporaryDirectory() as folder:
+        began, checkpoints = time.time(), folder if has_checkpoints else ""
+        first, *others = Job(file, batches, second).run(fault, checkpoints)
         ended = time.time()
-    finally:
-        for process in processes:
-            process.kill()
-    output, _ = processes[1].communicate()
-    began = next(float(line.removeprefix(AT)) for line in output.splitlines() if line.startswith(AT))
-    seconds, code = ended - began, processes[0].returncode
-    is_right = code != 0 and seconds < PATIENCE_S + SLACK_S and "rank 1" in said
-    return Ended(fault, seconds, code, said.replace(f"{ROOT}/", "")[-1500:], is_right)
+        resumed = _resumes(Job(file, batches, file), checkpoints) if has_checkpoints else None
+    if not is_start:
+        began = next(float(line.removeprefix(AT)) for line in others[0].stdout.splitlines() if line.startswith(AT))
+    seconds, limit = ended - began, STARTING_S + MEETING_S if is_start else PATIENCE_S + SLACK_S
+    said = first.stderr.replace(f"{ROOT}/", "")[-1500:]
+    is_right = first.returncode != 0 and seconds < limit and resumed is not False
+    return Ended(fault, seconds, first.returncode, said, resumed, is_right and bool(re.search(SAID[fault], said)))
+
+
+def _resumes(job: Job, checkpoints: str) -> bool:
+    never_stopped, resumed = (_losses(job.run(checkpoints=folder)[0].stdout) for folder in ("", checkpoints))
+    return len(never_stopped) == STEPS and resumed == never_stopped[SAVED:]
+
+
+def _losses(output: str) -> Sequence[str]:
+    return [line.removeprefix(LOSS) for line in output.splitlines() if line.startswith(LOSS)]
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
 `torchrun --nproc-per-node N -m bench.multi_gpu_trace FILE` replays the step in FILE (`bench.multi_gpu prepare`), and
 the same plan in one lane, under PyTorch's profiler. For each the first rank prints how long after a step the next
-began, the time in which NCCL's kernels ran, and how much of it others ran beside them, and writes
-`bench/results/multi_gpu_trace.json`, with every kernel of a step as [name, stream, begin, end] in microseconds.
+began, the time in which movements ran (NCCL's kernels, and copies between GPUs), and how much of it others ran beside
+them, and writes `bench/results/multi_gpu_trace.json`, with every kernel of a step as [name, stream, begin, end] in
+microseconds.
 """
 
 from __future__ import annotations
@@ -96,15 +97,20 @@ def _last_step(kernels: Sequence[Kernel]) -> tuple[list[Kernel], float]:
 
 
 def overlap(kernels: Sequence[Kernel]) -> dict[str, float]:
-    """Milliseconds of a step, of those in which anything ran, in which NCCL ran, and in which others ran beside it."""
+    """Milliseconds of a step, of those in which anything ran, in which movements did, and others beside them."""
     every = _joined([(a, b) for _, _, a, b in kernels])
-    moving = _joined([(a, b) for name, _, a, b in kernels if "nccl" in name.lower()])
-    others = _joined([(a, b) for name, _, a, b in kernels if "nccl" not in name.lower()])
+    moving = _joined([(a, b) for name, _, a, b in kernels if _moves(name)])
+    others = _joined([(a, b) for name, _, a, b in kernels if not _moves(name)])
     both = sum(max(0.0, min(b, d) - max(a, c)) for a, b in moving for c, d in others)
     length = sum(b - a for a, b in moving)
     busy = sum(b - a for a, b in every)
     step = max(b for *_, b in kernels)
     return {"step_ms": step / 1e3, "busy_ms": busy / 1e3, "movements_ms": length / 1e3, "hidden_ms": both / 1e3}
+
+
+def _moves(name: str) -> bool:
+    """Whether it is a kernel of NCCL's, or a copy from one GPU to another (of CUPTI's name for it)."""
+    return "nccl" in name.lower() or "PtoP" in name
 
 
 def _joined(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
