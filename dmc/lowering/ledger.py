@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
 
 from dmc._mlir import ir
+from dmc.analysis.labels.buckets import members_of
 from dmc.analysis.ranks.traffic import Movement, element_bytes, meshes_of, traffic
 from dmc.dialect.labels import label_of, module_path, place_of
 from dmc.errors import DmcError
 from dmc.lowering.ledger_bounds import bounds_of
 from dmc.mesh import Mesh
 from dmc.plans.resolved import ResolvedPlan
-from dmc.program.labels import GRADIENT
+from dmc.program.labels import GRADIENT, SEPARATOR
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.movements import Entry
 from dmc.step_function import arguments, find_step
@@ -21,8 +23,8 @@ def ledger_of(module: ir.Module, plan: ResolvedPlan | None = None) -> Ledger:
     """The movements of `@step` in form placed, the program of one rank, after dm-fold-collectives.
 
     A movement is named and explained by its label (`dmc/dialect/labels.py`), or by the module of its location; that of
-    a parameter, its gradient or an input by the rules of `plan`, which also imply the lower bounds. A module without a
-    mesh has an empty ledger.
+    a parameter, its gradient or an input by the rules of `plan`, which also imply the lower bounds. One that moves a
+    bucket has an entry for each member. A module without a mesh has an empty ledger.
 
     Raises DmcError for several meshes, for a collective in a loop whose trip count is not constant, and if `plan` is
     for another mesh.
@@ -37,31 +39,37 @@ def ledger_of(module: ir.Module, plan: ResolvedPlan | None = None) -> Ledger:
         raise DmcError(module.operation, f"is for {mesh}, but the plan is for {plan.mesh}", "compile with this plan")
     movements = traffic(module)
     rules = {} if plan is None else {name: each.rules for name, each in (*plan.tensors.items(), *plan.inputs.items())}
-    entries = tuple(_entry(movement, mesh, rules) for movement in movements)
+    entries = list[Entry]()
     widths = {port.name: element_bytes(port.type) for port in arguments(find_step(module)) if _is_tensor(port.type)}
-    for movement, entry in zip(movements, entries, strict=True):
+    for movement in movements:
         width = element_bytes(ir.RankedTensorType(movement.op.operands[0].type))
-        widths[entry.owner] = min(width, widths.get(entry.owner, width))
+        for entry in _entries(movement, mesh, rules):
+            widths[entry.owner] = min(width, widths.get(entry.owner, width))
+            entries.append(entry)
     bounds = () if plan is None else bounds_of(plan, widths)
-    return Ledger(dict(mesh.items()), entries, _by_rank(movements, mesh), bounds)
+    return Ledger(dict(mesh.items()), tuple(entries), _by_rank(movements, mesh), bounds)
 
 
-def _entry(movement: Movement, mesh: Mesh, rules: Mapping[str, Sequence[str]]) -> Entry:
+def _entries(movement: Movement, mesh: Mesh, rules: Mapping[str, Sequence[str]]) -> Iterator[Entry]:
     label, place = label_of(movement.op), place_of(movement.op.location)
     given = ir.RankedTensorType(movement.op.operands[0].type)
-    own = rules.get(label.tensor.removeprefix(GRADIENT), ())
-    return Entry(
-        kind=movement.kind.removeprefix("dm."),
-        tensor=label.tensor or (place.partition("#")[0] if "#" in place else ""),
-        dtype=str(given.element_type),
-        shape=tuple(given.shape),
-        axes=movement.axes,
-        group=mesh.group_size(movement.axes),
-        bytes=movement.bytes,
-        why="; ".join(own) or label.why,
-        place=place,
-        label=label.tensor or module_path(movement.op.location),
-    )
+    members = members_of(movement.op)
+    names = label.tensor.split(SEPARATOR) if members else [label.tensor]
+    shapes = [(size,) for size in members] if members else [tuple(given.shape)]
+    for name, shape in zip(names, shapes, strict=True):
+        own = rules.get(name.removeprefix(GRADIENT), ())
+        yield Entry(
+            kind=movement.kind.removeprefix("dm."),
+            tensor=name or (place.partition("#")[0] if "#" in place else ""),
+            dtype=str(given.element_type),
+            shape=shape,
+            axes=movement.axes,
+            group=mesh.group_size(movement.axes),
+            bytes=movement.bytes * prod(shape) // prod(given.shape),
+            why=SEPARATOR.join(own) or label.why,
+            place=place,
+            label=name or module_path(movement.op.location),
+        )
 
 
 def _is_tensor(kind: ir.Type) -> bool:

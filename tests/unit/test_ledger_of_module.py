@@ -184,3 +184,26 @@ def test_what_does_not_fit_is_refused(context: Any) -> None:
     two = mesh_text(Mesh(dp=4)) + mesh_text(Mesh(dp=4)).replace('"mesh"', '"other"')
     with pytest.raises(DmcError, match="has 2 meshes"):
         ledger_of(ir.Module.parse(two))
+
+
+def test_a_bucket_has_an_entry_for_each_member(context: Any) -> None:
+    """Two gradients that four ranks exchange in one buffer, add, and gather."""
+    label = 'dm.tensor = "gradient of w; gradient of v", dm.why = "a; b"'
+    group = 'group = #dm.group<@mesh, ["dp"]>'
+    body = f"""
+      %v = tensor.empty() : tensor<16xf32>
+      %p = "dm.pack"(%g, %v) {{offsets = array<i64: 0, 48>}} : (tensor<8x6xf32>, tensor<16xf32>) -> tensor<64xf32>
+      %m = "dm.all_to_all"(%p) {{split_dim = 0 : i64, concat_dim = 0 : i64, {label}, {group}}}
+          : (tensor<64xf32>) -> tensor<64xf32>
+      %s = tensor.extract_slice %m[16] [16] [1] : tensor<64xf32> to tensor<16xf32>
+      %a = "dm.all_gather"(%s) {{dim = 0 : i64, {label}, {group}}} : (tensor<16xf32>) -> tensor<64xf32>
+      %u:2 = "dm.unpack"(%a) {{offsets = array<i64: 0, 48>}} : (tensor<64xf32>) -> (tensor<8x6xf32>, tensor<16xf32>)
+      return %u#0 : tensor<8x6xf32>"""
+    ledger = ledger_of(_step(Mesh(dp=4), body))
+    assert [(each.kind, each.tensor, each.shape, each.bytes) for each in ledger.entries] == [
+        ("all_to_all", "gradient of w", (48,), (N - 1) * T),
+        ("all_to_all", "gradient of v", (16,), (N - 1) * 64),
+        ("all_gather", "gradient of w", (12,), (N - 1) * T),
+        ("all_gather", "gradient of v", (4,), (N - 1) * 64),
+    ]
+    assert ledger.ranks == ((N - 1) * 2 * (T + 64) // N,) * N

@@ -1,9 +1,33 @@
-"""The members of buckets of form scheduled, traced from where they are unpacked."""
+"""The members of buckets, traced from where they are packed or unpacked."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 from dmc import dialect as dm
 from dmc._mlir import ir
+from dmc.dialect.labels import label_of
+from dmc.program.labels import SEPARATOR
+
+
+def members_of(movement: ir.Operation) -> Sequence[int]:
+    """In form placed, how many elements of what a rank gives are of each tensor that a label names.
+
+    Empty where a movement does not carry a bucket. Of a bucket that was added up in pieces, a rank gives one.
+    """
+    (given,), (received,) = movement.operands, movement.results
+    readers = [use.owner.opview for use in received.uses]
+    if not isinstance(given.owner, ir.Block) and isinstance(given.owner.opview, dm.PackOp):
+        tensors, whole = list(given.owner.operands), given
+    elif len(readers) == 1 and isinstance(readers[0], dm.UnpackOp):
+        tensors, whole = list(readers[0].outputs), received
+    else:
+        return ()
+    if len(label_of(movement).tensor.split(SEPARATOR)) != len(tensors):
+        return ()
+    share = prod(whole.type.shape) // prod(given.type.shape)
+    return [prod(each.type.shape) // share for each in tensors]
 
 
 def packed_value(result: ir.Value) -> ir.Value | None:
