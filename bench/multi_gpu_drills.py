@@ -174,9 +174,17 @@ def drill(fault: str, file: Path, batches: Path, other: Path) -> Ended:
     if not is_start:
         began = next(float(line.removeprefix(AT)) for line in others[0].stdout.splitlines() if line.startswith(AT))
     seconds, limit = ended - began, STARTING_S + MEETING_S if is_start else PATIENCE_S + SLACK_S
-    said = first.stderr.replace(f"{ROOT}/", "")[-1500:]
+    said = _essence(first.stderr)
     is_right = first.returncode != 0 and seconds < limit and resumed is not False
     return Ended(fault, seconds, first.returncode, said, resumed, is_right and bool(re.search(SAID[fault], said)))
+
+
+def _essence(said: str) -> str:
+    """The error without the way to it, and whatever else ended the process."""
+    lines = said.replace(f"{ROOT}/", "").splitlines()
+    begins = [place for place, line in enumerate(lines) if "dmc: error" in line or "dmc.errors" in line]
+    fatal = [line for line in lines if "terminate called" in line or "Fatal" in line]
+    return "\n".join([*fatal, *lines[begins[0] if begins else 0 :]])[:1500]
 
 
 def _resumes(job: Job, checkpoints: str) -> bool:

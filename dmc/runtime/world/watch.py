@@ -79,6 +79,8 @@ class Watch:
         self._terminations = Terminations()
         self._talker = threading.Thread(target=self._talk, name="dmc watch", daemon=True)
         self._guardian = threading.Thread(target=self._guard, name="dmc guard", daemon=True)
+        # It may hang with the device.
+        self._aborting = threading.Thread(target=self._abort, name="dmc abort", daemon=True)
         self._talker.start()
         self._guardian.start()
         atexit.register(self.close)
@@ -101,6 +103,9 @@ class Watch:
         # Rank 0 does not wait for ranks that are dead or late.
         with contextlib.suppress(DmcError):
             self._store.leave(patience_s)
+        if self._failure is not None:
+            # Python does not end well while a thread of its own is inside the device's library.
+            self._aborting.join(self._period_s)
         atexit.unregister(self.close)
         if self._failure is None:
             # Another step's watch may have put its own before this one.
@@ -189,10 +194,10 @@ class Watch:
         with self._lock:
             if self._failure is not None:
                 return
+            # Who sees the failure may join it.
+            self._aborting.start()
             self._failed_at, self._failure = time.monotonic(), error
         self._store.give_up(error)
-        # In a thread of its own: it may hang with the device.
-        threading.Thread(target=self._abort, name="dmc abort", daemon=True).start()
 
     def _guard(self) -> None:
         """The thread that never blocks on others, and so can always end the process."""
