@@ -79,11 +79,9 @@ class Watch:
         self._terminations = Terminations()
         self._talker = threading.Thread(target=self._talk, name="dmc watch", daemon=True)
         self._guardian = threading.Thread(target=self._guard, name="dmc guard", daemon=True)
-        # It may hang with the device.
-        self._aborting = threading.Thread(target=self._abort, name="dmc abort", daemon=True)
         self._talker.start()
         self._guardian.start()
-        atexit.register(self.close)
+        atexit.register(self._at_exit)
 
     def check(self) -> None:
         """Raises DmcError if a rank of the job, this one or another, has failed."""
@@ -103,11 +101,8 @@ class Watch:
         # Rank 0 does not wait for ranks that are dead or late.
         with contextlib.suppress(DmcError):
             self._store.leave(patience_s)
-        if self._failure is not None:
-            # Python does not end well while a thread of its own is inside the device's library.
-            self._aborting.join(self._period_s)
-        atexit.unregister(self.close)
         if self._failure is None:
+            atexit.unregister(self._at_exit)
             # Another step's watch may have put its own before this one.
             if sys.excepthook == self._on_exception:
                 sys.excepthook = self._previous_hook
@@ -194,10 +189,10 @@ class Watch:
         with self._lock:
             if self._failure is not None:
                 return
-            # Who sees the failure may join it.
-            self._aborting.start()
             self._failed_at, self._failure = time.monotonic(), error
         self._store.give_up(error)
+        # In a thread of its own: it may hang with the device.
+        threading.Thread(target=self._abort, name="dmc abort", daemon=True).start()
 
     def _guard(self) -> None:
         """The thread that never blocks on others, and so can always end the process."""
@@ -214,6 +209,15 @@ class Watch:
                 self._fail(_Failure(fact, "its server, the launcher or rank 0, hangs: see its output"))
             if self._failure is not None and now - self._failed_at > _END * self._period_s:
                 self._end()
+
+    def _at_exit(self) -> None:
+        """Before Python ends its threads: where one is in a C++ library, as the one that aborts may be, it would abort
+        the process."""
+        self.close()
+        if self._failure is not None:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
 
     def _end(self) -> None:
         """Ends the process at once; its main thread may hang."""
