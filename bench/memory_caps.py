@@ -5,7 +5,7 @@ for an H200: with everything kept that the backward pass reads, without a cap, u
 and under caps of 0.75, 0.5 and 0.35 of its own peak. It prints bytes and predicted times, and writes
 `bench/results/memory_caps.json`. A cap that cannot be met has the smallest one that can. Nothing is run, and nothing of
 this needs a GPU. Models are not initialised, so that even the largest takes little memory. A torch peak is PyTorch's
-with torch.compile, of the same step on one H200 (PyTorch 2.11, measured).
+with torch.compile, of the same step on one H200 (PyTorch 2.11, `bench/results/gpu_step_h200.json`).
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ SHARES = (0.75, 0.5, 0.35)
 # The goal for a step without a cap.
 OF_TORCH = 0.6
 RESULTS = Path(__file__).parent / "results" / "memory_caps.json"
-# GiB at the peak of torch.compile.
+# GB at the peak of torch.compile.
 TORCH = {
-    "gpt2_124m": 11.9,
-    "gpt2_355m": 23.8,
-    "bert_large": 49.1,
-    "llama_1b": 26.1,
-    "vit_b": 13.3,
-    "resnet_50": 5.6,
+    "gpt2_124m": 12.72,
+    "gpt2_355m": 25.56,
+    "bert_large": 23.33,
+    "llama_1b": 30.83,
+    "vit_b": 14.11,
+    "resnet_50": 5.97,
 }
 
 
@@ -86,7 +86,7 @@ def plan_all(name: str) -> list[Planned]:
         free = _planned("none", kernels_of(name, context), 0)
         # Any cap divides large logits.
         text = kernels_of(name, context, cap=free.bytes)
-        wanted = _planned(f"{OF_TORCH} of torch.compile", text, int(OF_TORCH * TORCH[name] * 2**30))
+        wanted = _planned(f"{OF_TORCH} of torch.compile", text, int(OF_TORCH * TORCH[name] * 1e9))
         return [whole, free, wanted, *(_planned(f"{share}", text, int(share * free.bytes)) for share in SHARES)]
 
 
@@ -139,7 +139,7 @@ def _show(record: dict[str, Any]) -> None:
     for name, plans in record["models"].items():
         free = next(each for each in plans if each["what"] == "none")
         for each in plans:
-            torch_share = f"{each['bytes'] / (TORCH[name] * 2**30):.2f}"
+            torch_share = f"{each['bytes'] / (TORCH[name] * 1e9):.2f}"
             ends = (f"{each['ms']:.1f}", f"{each['ms'] / free['ms']:.3f}", str(each["kernels"]))
             needed = f"{each['bytes'] / 1e9:.2f}" if each["fits"] else f"needs {each['bytes'] / 1e9:.2f}"
             table.add_row(name, each["what"], needed, torch_share, *(ends if each["fits"] else ("-", "-", "-")))
@@ -164,7 +164,7 @@ def main() -> None:
         known[name] = json.loads(done.stdout.splitlines()[-1])
         record = {
             "machine": MACHINE,
-            "torch_gib": TORCH,
+            "torch_gb": TORCH,
             "models": {each: known[each] for each in MODELS if each in known},
         }
         write_record(RESULTS, record)

@@ -15,6 +15,7 @@ one that was never stopped.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -40,6 +41,7 @@ STEPS, STEP, SAVED, PATIENCE_S = 30, 20, 10, 10
 SLACK_S, STARTING_S = 5.0, 45.0
 # What ranks wait for each other at the start.
 MEETING_S = 60
+LONGEST_S = 120.0
 AT, LOSS = "fault at ", "loss "
 SAID = {
     "kill": "rank 1 has sent no heartbeat",
@@ -82,16 +84,14 @@ class Job:
             port = free.getsockname()[1]
         files = [self.file, *([self.second] if self.second else [])]
         processes = [self._start(rank, file, port, fault, checkpoints) for rank, file in enumerate(files)]
-        try:
-            out, said = processes[0].communicate(timeout=120)
+        # What is late is killed, and so has another exit code than 1.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            processes[0].wait(LONGEST_S)
             if not fault:
-                processes[1].wait(30)
-        finally:
-            for process in processes:
-                process.kill()
-        first = subprocess.CompletedProcess(processes[0].args, processes[0].returncode, out, said)
-        rest = [subprocess.CompletedProcess(each.args, 0, *each.communicate()) for each in processes[1:]]
-        return [first, *rest]
+                processes[1].wait(LONGEST_S)
+        for process in processes:
+            process.kill()
+        return [subprocess.CompletedProcess(each.args, each.wait(), *each.communicate()) for each in processes]
 
     def _start(self, rank: int, file: Path, port: int, fault: str, checkpoints: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "bench.multi_gpu_drills", str(file), str(self.batches), "--train"]
@@ -118,6 +118,8 @@ def main() -> int:
     parser.add_argument("--fault", default="")
     parser.add_argument("--checkpoints", default="")
     options = parser.parse_args()
+    if options.other is None and "file" in options.faults:
+        parser.error("OTHER is needed for the fault 'file'")
     if options.train:
         train(options.file, options.batches, options.fault, options.checkpoints)
         return 0
@@ -162,7 +164,7 @@ def _have(fault: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
 
 
-def drill(fault: str, file: Path, batches: Path, other: Path) -> Ended:
+def drill(fault: str, file: Path, batches: Path, other: Path | None) -> Ended:
     """Starts both ranks and looks on."""
     second = {"file": other, "missing": None}.get(fault, file)
     has_checkpoints, is_start = fault in ("disk", "part"), fault in ("file", "missing")
@@ -175,16 +177,20 @@ def drill(fault: str, file: Path, batches: Path, other: Path) -> Ended:
         began = next(float(line.removeprefix(AT)) for line in others[0].stdout.splitlines() if line.startswith(AT))
     seconds, limit = ended - began, STARTING_S + MEETING_S if is_start else PATIENCE_S + SLACK_S
     said = _essence(first.stderr)
-    is_right = first.returncode != 0 and seconds < limit and resumed is not False
-    return Ended(fault, seconds, first.returncode, said, resumed, is_right and bool(re.search(SAID[fault], said)))
+    is_in_time = first.returncode == 1 and seconds < limit
+    is_right = is_in_time and bool(re.search(SAID[fault], said)) and not _fatal(said) and resumed is not False
+    return Ended(fault, seconds, first.returncode, said, resumed, is_right)
 
 
 def _essence(said: str) -> str:
     """The error without the way to it, and whatever else ended the process."""
     lines = said.replace(f"{ROOT}/", "").splitlines()
     begins = [place for place, line in enumerate(lines) if "dmc: error" in line or "dmc.errors" in line]
-    fatal = [line for line in lines if "terminate called" in line or "Fatal" in line]
-    return "\n".join([*fatal, *lines[begins[0] if begins else 0 :]])[:1500]
+    return "\n".join([*_fatal(said), *lines[begins[0] if begins else 0 :]])[:1500]
+
+
+def _fatal(said: str) -> list[str]:
+    return [line for line in said.splitlines() if "terminate called" in line or "Fatal" in line]
 
 
 def _resumes(job: Job, checkpoints: str) -> bool:

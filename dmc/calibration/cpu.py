@@ -3,7 +3,8 @@
 A step takes Σ (time at the peak ÷ share) + launches × floor. Steps are made as they are, and with all launches of one
 kind issued several times, so that the difference is what kernels of that kind take: equations for the shares and the
 floor, solved by least squares of relative errors. What is issued again finds its operands in the cache, so kinds come
-out somewhat too fast; the equations of whole steps hold against that.
+out somewhat too fast; the equations of whole steps hold against that. Where kernels are faster than PyTorch's products,
+as on some processors, these are no peak, and the peak is raised.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ _HERE = "measured by dmc calibrate"
 _TIMES = 5
 # Kinds that take a smaller share of a step are lost in noise.
 _LEAST = 0.05
-_TRIES = 40
+# Something else may run for a while.
+_TRIES, _SECONDS = 40, 1.5
+# How often the peak is raised.
+_RAISES = 4
 # In bytes: arrays of this size are about as large as those of small models. A product's rows and columns.
 _ARRAY, _SIZE = 16 << 20, 1024
 
@@ -49,14 +53,38 @@ class Equation:
     measured: float
 
 
+@dataclass(frozen=True)
+class Timed:
+    """Nanoseconds of these kernels, one after another."""
+
+    kernels: Sequence[Kernel]
+    ns: float
+
+
 def measured(base: Machine, artifacts: Sequence[Artifact]) -> Machine:
     """The machine `base` with what this CPU attains, with the steps of one rank in `artifacts`."""
     found = msgspec.structs.replace(base, device=_peaks(base.device))
-    equations = [equation for artifact in artifacts for equation in _equations(found, artifact)]
-    shares, floor = solution(equations, base.device.efficiency.shares)
-    source = f"{_HERE}: {len(equations)} equations of {len(artifacts)} steps"
-    device = msgspec.structs.replace(found.device, efficiency=Shares(shares, source), launch=Floor(floor, source))
-    return msgspec.structs.replace(found, device=device)
+    timed = [each for artifact in artifacts for each in _timed(artifact)]
+    return fitted(found, timed, f"{_HERE}: {len(timed)} equations of {len(artifacts)} steps")
+
+
+def fitted(peaks: Machine, timed: Sequence[Timed], source: str, raises: int = _RAISES) -> Machine:
+    """The machine with the shares of its peaks that kernels attain, at most 1, and their floor."""
+    device = peaks.device
+    equations = [Equation(_parts(peaks, each.kernels), each.ns) for each in timed]
+    shares, floor = solution(equations, device.efficiency.shares)
+    if (excess := max(shares.values())) > 1 and raises:
+        return fitted(_raised(peaks, excess), timed, source, raises - 1)
+    shares = {kind: min(1.0, share) for kind, share in shares.items()}
+    device = msgspec.structs.replace(device, efficiency=Shares(shares, source), launch=Floor(floor, source))
+    return msgspec.structs.replace(peaks, device=device)
+
+
+def _raised(peaks: Machine, factor: float) -> Machine:
+    vector = peaks.device.vector
+    rates = {name: rate * factor for name, rate in vector.rates.items()}
+    source = f"{vector.source.partition(', raised')[0]}, raised to what steps attain"
+    return msgspec.structs.replace(peaks, device=msgspec.structs.replace(peaks.device, vector=Rates(rates, source)))
 
 
 def solution(equations: Sequence[Equation], base: Mapping[str, float]) -> tuple[dict[str, float], float]:
@@ -82,9 +110,8 @@ def _peaks(device: Device) -> Device:
     summed = 3 * _ARRAY / _fastest(lambda: torch.add(one, two, out=made))
     copied = _ARRAY / _fastest(lambda: made.copy_(one))
     memory = msgspec.structs.replace(device.memories["device"], bandwidth=summed, source=f"{_HERE}: sums of 16 MiB")
-    copies = {
-        path: Copying(copied, each.latency_ns, f"{_HERE}: copies of 16 MiB") for path, each in device.copies.items()
-    }
+    source = f"{_HERE}: copies of 16 MiB; latency assumed"
+    copies = {path: Copying(copied, each.latency_ns, source) for path, each in device.copies.items()}
     return msgspec.structs.replace(
         device,
         vector=Rates(rates, f"{_HERE}: products of PyTorch in f32 and f64; others assumed half of f32"),
@@ -95,28 +122,28 @@ def _peaks(device: Device) -> Device:
 
 def _fastest(work: Callable[[], Any]) -> float:
     """Seconds."""
-    times: list[float] = []
-    for _ in range(_TRIES):
+    times, first = list[float](), time.perf_counter()
+    while len(times) < _TRIES or time.perf_counter() - first < _SECONDS:
         begin = time.perf_counter()
         work()
         times.append(time.perf_counter() - begin)
     return min(times)
 
 
-def _equations(machine: Machine, artifact: Artifact) -> Iterator[Equation]:
+def _timed(artifact: Artifact) -> Iterator[Timed]:
     job, batch = artifact.job, drawn_batch(artifact.signature)
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         code = compile_kernels(ir.Module.parse(artifact.ir[stem(SCHEDULED)]), job.kernels, CPU)
     launched = [job.kernels[each.kernel] for each in job.programs[0].commands if isinstance(each, Launch)]
     step = _step_ns(artifact, batch)
-    yield Equation(_parts(machine, launched), step)
+    yield Timed(launched, step)
     for kind in sorted({kernel.kind for kernel in launched}):
         longer = _repeated(job, kind)
         again = _step_ns(replace(artifact, job=longer, modules={"cpu": compile_job(longer, code, CPU).data}), batch)
         took = (again - step) / (_TIMES - 1)
         if took > _LEAST * step:
-            yield Equation(_parts(machine, [kernel for kernel in launched if kernel.kind == kind]), took)
+            yield Timed([kernel for kernel in launched if kernel.kind == kind], took)
 
 
 def _parts(machine: Machine, kernels: Sequence[Kernel]) -> dict[str, float]:

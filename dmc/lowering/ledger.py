@@ -51,25 +51,31 @@ def ledger_of(module: ir.Module, plan: ResolvedPlan | None = None) -> Ledger:
 
 
 def _entries(movement: Movement, mesh: Mesh, rules: Mapping[str, Sequence[str]]) -> Iterator[Entry]:
-    label, place = label_of(movement.op), place_of(movement.op.location)
-    given = ir.RankedTensorType(movement.op.operands[0].type)
-    members = members_of(movement.op)
+    op, label = movement.op, label_of(movement.op)
+    given, members = ir.RankedTensorType(op.operands[0].type), members_of(op)
     names = label.tensor.split(SEPARATOR) if members else [label.tensor]
-    shapes = [(size,) for size in members] if members else [tuple(given.shape)]
-    for name, shape in zip(names, shapes, strict=True):
-        own = rules.get(name.removeprefix(GRADIENT), ())
+    whole = prod(given.shape)
+    for name, shape, location in zip(names, members or [given.shape], _locations(op, len(names)), strict=True):
+        own, place = rules.get(name.removeprefix(GRADIENT), ()), place_of(location)
         yield Entry(
             kind=movement.kind.removeprefix("dm."),
             tensor=name or (place.partition("#")[0] if "#" in place else ""),
             dtype=str(given.element_type),
-            shape=shape,
+            shape=tuple(shape),
             axes=movement.axes,
             group=mesh.group_size(movement.axes),
-            bytes=movement.bytes * prod(shape) // prod(given.shape),
+            bytes=movement.bytes * prod(shape) // whole if members else movement.bytes,
             why=SEPARATOR.join(own) or label.why,
             place=place,
-            label=name or module_path(movement.op.location),
+            label=name or module_path(location),
         )
+
+
+def _locations(op: ir.Operation, count: int) -> Sequence[ir.Location]:
+    """Those of the members of a bucket, from which it was merged."""
+    if isinstance(op.location, ir.FusedLoc) and len(op.location.locations) == count > 1:
+        return op.location.locations
+    return [op.location] * count
 
 
 def _is_tensor(kind: ir.Type) -> bool:

@@ -16,13 +16,14 @@ from dmc.program.labels import GRADIENT, SEPARATOR
 
 @dataclass(frozen=True)
 class Entry:
-    """One collective of the step.
+    """One collective of the step, or one member of the bucket that it moves.
 
     kind: "all_reduce", "all_gather", … tensor: a parameter's name, "gradient of" one, or the module path where an
-    activation is produced; "" if unknown. dtype, shape: of each rank's operand, by MLIR's name and in elements. axes,
-    group: the mesh axes along which ranks communicate, and the size of each group. bytes: in one step, over all ranks.
-    why: the rules or the operation that require it. place: module, operation and line of Python. label: its name in the
-    plan: the tensor, or the module path, with its part (`h.1.mlp, backward`).
+    activation is produced; "" if unknown. dtype, shape: of each rank's operand, by MLIR's name and in elements; flat
+    where it is a piece of a bucket. axes, group: the mesh axes along which ranks communicate, and the size of each
+    group. bytes: in one step, over all ranks. why: the rules or the operation that require it. place: module, operation
+    and line of Python. label: its name in the plan: the tensor, or the module path, with its part
+    (`h.1.mlp, backward`).
     """
 
     kind: str

@@ -194,16 +194,27 @@ def test_a_bucket_has_an_entry_for_each_member(context: Any) -> None:
       %v = tensor.empty() : tensor<16xf32>
       %p = "dm.pack"(%g, %v) {{offsets = array<i64: 0, 48>}} : (tensor<8x6xf32>, tensor<16xf32>) -> tensor<64xf32>
       %m = "dm.all_to_all"(%p) {{split_dim = 0 : i64, concat_dim = 0 : i64, {label}, {group}}}
-          : (tensor<64xf32>) -> tensor<64xf32>
+          : (tensor<64xf32>) -> tensor<64xf32> loc(fused["one#a"("a.py":1:0), "other#b"("b.py":2:0)])
       %s = tensor.extract_slice %m[16] [16] [1] : tensor<64xf32> to tensor<16xf32>
       %a = "dm.all_gather"(%s) {{dim = 0 : i64, {label}, {group}}} : (tensor<16xf32>) -> tensor<64xf32>
       %u:2 = "dm.unpack"(%a) {{offsets = array<i64: 0, 48>}} : (tensor<64xf32>) -> (tensor<8x6xf32>, tensor<16xf32>)
       return %u#0 : tensor<8x6xf32>"""
     ledger = ledger_of(_step(Mesh(dp=4), body))
     assert [(each.kind, each.tensor, each.shape, each.bytes) for each in ledger.entries] == [
-        ("all_to_all", "gradient of w", (48,), (N - 1) * T),
+        ("all_to_all", "gradient of w", (8, 6), (N - 1) * T),
         ("all_to_all", "gradient of v", (16,), (N - 1) * 64),
         ("all_gather", "gradient of w", (12,), (N - 1) * T),
         ("all_gather", "gradient of v", (4,), (N - 1) * 64),
     ]
     assert ledger.ranks == ((N - 1) * 2 * (T + 64) // N,) * N
+    places = [each.place for each in ledger.entries[:2]]
+    assert "one#a" in places[0] and "a.py:1" in places[0] and "other#b" in places[1] and "b.py:2" in places[1]
+
+
+def test_an_empty_tensor_is_no_bucket(context: Any) -> None:
+    body = """
+      %e = tensor.empty() : tensor<0x4xf32>
+      %r = "dm.all_reduce"(%e) {reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["dp"]>}
+          : (tensor<0x4xf32>) -> tensor<0x4xf32>
+      return %g : tensor<8x6xf32>"""
+    assert [each.bytes for each in ledger_of(_step(Mesh(dp=4), body)).entries] == [0]

@@ -65,7 +65,7 @@ def _module(sums: Sequence[Sum], element: str) -> str:
             given = f"%g{number}"
         lines.append(
             f'  %s{number} = "dm.all_reduce"({given}) {{reduction = #dm.reduction<"sum">, accumulate = f32, '
-            f'group = #dm.group<@mesh, ["dp"]>}} : ({kind}) -> {kind}'
+            f'dm.tensor = "gradient of {number}", group = #dm.group<@mesh, ["dp"]>}} : ({kind}) -> {kind}'
         )
         operation = "arith.negf" if is_negated else "math.absf"
         lines.append(f"  %v{number} = {operation} %s{number} : {kind}")

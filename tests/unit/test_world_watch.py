@@ -1,4 +1,4 @@
-"""A process whose rank has failed ends with 1, whatever its threads do and its main thread has made of the error."""
+"""A rank that has failed ends with 1, before Python ends its threads, while one is in the device's library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 import pytest
 
 PROGRAM = """
-import threading, time
+import atexit, threading, time
+atexit.register(lambda: print("Python ends"))
 from dmc.program import Program
 from dmc.runtime.world.board import Board
 from dmc.runtime.world.launch import World
@@ -17,7 +18,7 @@ from dmc.runtime.world.store import Store
 from dmc.runtime.world.watch import Watch
 
 store, recorder = Store(World(0, 1, 0, 1, "nobody"), Board()), Recorder(Program(0, {{}}, (), (), ()))
-watch = Watch(store, recorder, abort=lambda: time.sleep(60), timeout_s=600)
+watch = Watch(store, recorder, abort=lambda: time.sleep({seconds}), timeout_s=600)
 try:
     raise ValueError("no such batch")
 except ValueError as error:
@@ -27,12 +28,20 @@ print("last words")
 
 
 @pytest.mark.parametrize(
-    ("then", "code", "said"),
-    [("watch.close(error)", 1, ""), ("watch.close()", 0, ""), ("raise", 1, "ValueError: no such batch")],
+    ("then", "seconds", "code", "ends"),
+    [
+        ("watch.close(error)", 60, 1, False),
+        ("watch.close(error)", 0, 0, True),
+        ("watch.close()", 60, 0, True),
+        ("raise", 60, 1, False),
+        ("raise", 0, 1, True),
+    ],
 )
-def test_a_rank_that_fails_ends_with_1(then: str, code: int, said: str) -> None:
-    command = [sys.executable, "-c", PROGRAM.format(then=then)]
+def test_a_failed_rank_ends_before_python_does(then: str, seconds: int, code: int, ends: bool) -> None:
+    """ends: whether Python does."""
+    command = [sys.executable, "-c", PROGRAM.format(then=then, seconds=seconds)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == code, done.stderr
-    assert said in done.stderr
+    assert ("Python ends" in done.stdout) == ends
     assert ("last words" in done.stdout) == (then != "raise")
+    assert ("ValueError: no such batch" in done.stderr) == (then == "raise")

@@ -11,10 +11,10 @@ from dmc.dialect.labels import label_of
 from dmc.program.labels import SEPARATOR
 
 
-def members_of(movement: ir.Operation) -> Sequence[int]:
-    """In form placed, how many elements of what a rank gives are of each tensor that a label names.
+def members_of(movement: ir.Operation) -> Sequence[Sequence[int]]:
+    """In form placed, the shapes of what a rank gives of each tensor that a movement's label names.
 
-    Empty where a movement does not carry a bucket. Of a bucket that was added up in pieces, a rank gives one.
+    Empty where it does not carry a bucket. In the gather after an exchange a rank gives one flat piece of each member.
     """
     (given,), (received,) = movement.operands, movement.results
     readers = [use.owner.opview for use in received.uses]
@@ -26,8 +26,10 @@ def members_of(movement: ir.Operation) -> Sequence[int]:
         return ()
     if len(label_of(movement).tensor.split(SEPARATOR)) != len(tensors):
         return ()
+    if whole == given:
+        return [list(each.type.shape) for each in tensors]
     share = prod(whole.type.shape) // prod(given.type.shape)
-    return [prod(each.type.shape) // share for each in tensors]
+    return [[prod(each.type.shape) // share] for each in tensors]
 
 
 def packed_value(result: ir.Value) -> ir.Value | None:

@@ -79,6 +79,8 @@ class Watch:
         self._terminations = Terminations()
         self._talker = threading.Thread(target=self._talk, name="dmc watch", daemon=True)
         self._guardian = threading.Thread(target=self._guard, name="dmc guard", daemon=True)
+        # It may hang with the device.
+        self._aborting = threading.Thread(target=self._abort, name="dmc abort", daemon=True)
         self._talker.start()
         self._guardian.start()
         atexit.register(self._at_exit)
@@ -189,10 +191,10 @@ class Watch:
         with self._lock:
             if self._failure is not None:
                 return
+            # Who sees the failure may wait for it.
+            self._aborting.start()
             self._failed_at, self._failure = time.monotonic(), error
         self._store.give_up(error)
-        # In a thread of its own: it may hang with the device.
-        threading.Thread(target=self._abort, name="dmc abort", daemon=True).start()
 
     def _guard(self) -> None:
         """The thread that never blocks on others, and so can always end the process."""
@@ -211,12 +213,19 @@ class Watch:
                 self._end()
 
     def _at_exit(self) -> None:
-        """Before Python ends its threads: where one is in a C++ library, as the one that aborts may be, it would abort
-        the process."""
+        """Ends the process of a failed rank with 1 while `abort` runs.
+
+        A thread that comes back from a C++ library after Python has ended would abort the process. What Python has not
+        written yet is lost, but for its standard streams.
+        """
         self.close()
-        if self._failure is not None:
-            sys.stdout.flush()
-            sys.stderr.flush()
+        if self._failure is None:
+            return
+        self._aborting.join(self._period_s)
+        if self._aborting.is_alive():
+            for stream in filter(None, (sys.stdout, sys.stderr)):
+                with contextlib.suppress(OSError, ValueError):
+                    stream.flush()
             os._exit(1)
 
     def _end(self) -> None:

@@ -20,10 +20,11 @@ _SAME = ("group", "reduction", "accumulate")
 
 @dataclass
 class _Bucket:
-    """sums: in order. readers: of their results, directly or not, in order. between: how many of them stand before the
-    last sum. bytes: of all sums."""
+    """sums: in order. tensors: their names. readers: of their results, directly or not, in order. between: how many of
+    them stand before the last sum. bytes: of all sums."""
 
     sums: dict[ir.Operation, None] = field(default_factory=dict)
+    tensors: set[str] = field(default_factory=set)
     readers: dict[ir.Operation, None] = field(default_factory=dict)
     between: int = 0
     bytes: int = 0
@@ -31,15 +32,20 @@ class _Bucket:
     def add(self, op: ir.Operation) -> None:
         """Takes a sum that stands behind all readers."""
         self.sums[op] = None
+        self.tensors.add(label_of(op).tensor)
         self.between = len(self.readers)
         self.bytes += type_bytes(op.operands[0].type)
 
     def has_room(self, op: ir.Operation, limit: int) -> bool:
-        """Whether a sum is like the others, and all have no more than `limit` bytes."""
-        first, given = next(iter(self.sums)), op.operands[0].type
-        is_like = all(first.attributes[name] == op.attributes[name] for name in _SAME)
+        """Whether a sum is like the others, and all have no more than `limit` bytes.
+
+        Each is of a tensor with a name of its own: what has none is an activation, which is read soon.
+        """
+        first, given, name = next(iter(self.sums)), op.operands[0].type, label_of(op).tensor
+        is_like = all(first.attributes[each] == op.attributes[each] for each in _SAME)
         is_like = is_like and first.operands[0].type.element_type == given.element_type
-        return is_like and self.bytes + type_bytes(given) <= limit
+        is_named = "" not in {name, *self.tensors} and name not in self.tensors
+        return is_like and is_named and self.bytes + type_bytes(given) <= limit
 
     def is_read_by(self, op: ir.Operation) -> bool:
         """Whether an operation reads what a sum gives, directly or through others."""
@@ -51,8 +57,8 @@ def bucketed(block: ir.Block, sums: Collection[ir.Operation], limit: int) -> Ite
     """Makes one sum over ranks of consecutive ones of up to `limit` bytes; yields what has become of `sums`.
 
     `%a = all_reduce(%x); %b = all_reduce(%y)` becomes `%a, %b = unpack(all_reduce(pack(%x, %y)))`, in place of the last
-    one, if none reads what another gives. What reads `%a` before that moves behind it. Linear in the number of
-    operations.
+    one, if none reads what another gives, and each is of a tensor that its label names. What reads `%a` before that
+    moves behind it. Linear in the number of operations.
     """
     bucket = _Bucket()
     for op in [view.operation for view in block.operations]:

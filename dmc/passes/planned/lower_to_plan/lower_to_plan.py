@@ -64,7 +64,8 @@ def _with_buffers(program: Program, firsts: Sequence[int], held: Sequence[Held])
         # An in-place kernel reads the old value while it writes the new one: both are live.
         last = each.last + ((each.space, each.offset, each.length, each.last + 1) in begins)
         first = min(firsts[each.first], end)
-        behind = firsts[last + 1] if last + 1 < len(firsts) - 1 else end + 1
+        # What the terminator does not read is gone when new state is copied into its slot.
+        behind = firsts[last + 1] if last + 1 < len(firsts) else end + 1
         where = Range(each.space, each.offset, each.length)
         buffers.append(Buffer(each.label, each.category, where, first, max(behind - 1, first)))
     return msgspec.structs.replace(program, buffers=tuple(buffers))
