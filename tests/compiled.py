@@ -54,6 +54,9 @@ def assert_descends_as_eager(step: Step, model: torch.nn.Module, loss: Loss, bat
     assert float(step(*batch)) == pytest.approx(eager.item(), rel=1e-5)
     trained = model_state(step)
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            assert torch.equal(trained[name], parameter)
+            continue
         assert parameter.grad is not None
         torch.testing.assert_close(trained[name], parameter.detach() - parameter.grad, rtol=1e-5, atol=1e-6)
 

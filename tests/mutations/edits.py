@@ -97,11 +97,15 @@ def places(program: Program, *kinds: type[Any]) -> list[int]:
 
 
 def begun(program: Program, index: int) -> list[Range]:
-    """The results of a command that it writes as the first, so that without it their readers read undefined bytes."""
+    """The results of a command that it writes as the first, so that without it their readers read undefined bytes.
+
+    Where state waits in host memory, its old value is there before: that the new one replaces it only V11 knows.
+    """
     command = program.commands[index]
     reads, _ = accesses(command)
     results = command.writes if isinstance(command, Launch) else (command.target,) if isinstance(command, Move) else ()
     earlier = [each for other in program.commands[:index] for each in accesses(other)[1]]
+    earlier += [slot.range for slot in program.slots if slot.role != "output"]
     return [each for each in results if each not in reads and not any(each.overlaps(other) for other in earlier)]
 
 
