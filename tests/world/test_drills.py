@@ -9,7 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dmc.program import Collective
+from dmc.program.labels import short
 from dmc.runtime import Checkpoints, load
+from dmc.runtime.artifact import Artifact
 from tests.world.conftest import Files
 from tests.world.processes import Ended, run_ranks
 from tests.world.rank import FAULTS, Fault, Task
@@ -19,8 +22,8 @@ TIMEOUT_S = 5.0
 # What a busy machine may take to end a process.
 SLACK_S = 5.0
 STEPS = 6
-# Just before a reduce_scatter, and what a rank waits for then; and what it waits for if another does not begin a step.
-PLACE, WITHIN, FIRST = 31, "reduce_scatter of gradient of 2.weight", "all_gather of 0.weight"
+# The movement just before which a rank fails; and the first one, for which it waits if another does not begin a step.
+WITHIN, FIRST = "reduce_scatter", "all_gather"
 
 
 def drill(file: Path, kind: str, step: int, place: int | None, checkpoints: str = "") -> tuple[Ended, Ended]:
@@ -33,27 +36,36 @@ def drill(file: Path, kind: str, step: int, place: int | None, checkpoints: str 
 
 
 @pytest.mark.parametrize(
-    ("kind", "step", "place", "waits", "said", "also_there"),
+    ("kind", "step", "waits", "said", "also_there"),
     [
-        ("kill", 3, PLACE, WITHIN, "rank 1 has sent no heartbeat for .* s; it was last seen", False),
-        ("stop", 1, PLACE, WITHIN, "rank 1 has sent no heartbeat for .* s; it was last seen", False),
-        ("raise", 4, None, FIRST, r"rank 1 raised ValueError: no such batch \(.*rank.py:\d+\)", False),
-        ("stall", 3, None, FIRST, r"rank 1 has not reached step 3 for .* s; it is in user code after step 2", True),
-        ("terminate", 3, PLACE, WITHIN, r"rank 1 was terminated \(SIGTERM\)", True),
+        ("kill", 3, WITHIN, "rank 1 has sent no heartbeat for .* s; it was last seen", False),
+        ("stop", 1, WITHIN, "rank 1 has sent no heartbeat for .* s; it was last seen", False),
+        ("raise", 4, FIRST, r"rank 1 raised ValueError: no such batch \(.*rank.py:\d+\)", False),
+        ("stall", 3, FIRST, r"rank 1 has not reached step 3 for .* s; it is in user code after step 2", True),
+        ("terminate", 3, WITHIN, r"rank 1 was terminated \(SIGTERM\)", True),
     ],
     ids=lambda each: each if each in FAULTS else "",
 )
-def test_a_fault_ends_all_ranks(
-    files: Files, kind: str, step: int, place: int | None, waits: str, said: str, also_there: bool
-) -> None:
-    first, second = drill(files.ranks, kind, step, place)
-    here = rf"this rank is in step {step}, command \d+ of \d+: {re.escape(waits)} over dp"
+def test_a_fault_ends_all_ranks(files: Files, kind: str, step: int, waits: str, said: str, also_there: bool) -> None:
+    place, movement = _movement(files.ranks, waits)
+    first, second = drill(files.ranks, kind, step, place if waits == WITHIN else None)
+    here = rf"this rank is in step {step}, command \d+ of \d+: {re.escape(movement)} over dp"
     assert re.search(rf"rank 0: {said}.*\n  {here} \(ranks 0, 1\)", first.errors), first.errors
     assert first.errors.startswith("dmc: error: rank 0: ")
     assert len(first.losses) == step - 1
     # A main thread that hangs does not keep its process alive.
     assert bool(re.search(f"dmc: error: rank 1: {said}", second.errors)) == also_there
     assert second.code == (1 if also_there or kind == "raise" else -9)
+
+
+def _movement(file: Path, kind: str) -> tuple[int, str]:
+    """The place of the first movement of a kind in the program of rank 1, and what an error calls it."""
+    commands = Artifact.read(file, to_run=False).job.programs[1].commands
+    return next(
+        (place, f"{kind} of {short(each.label)}")
+        for place, each in enumerate(commands)
+        if isinstance(each, Collective) and each.kind == kind
+    )
 
 
 @pytest.mark.parametrize(
