@@ -3,8 +3,8 @@
 A step takes Σ (time at the peak ÷ share) + launches × floor. Steps are made as they are, and with all launches of one
 kind issued several times, so that the difference is what kernels of that kind take: equations for the shares and the
 floor, solved by least squares of relative errors. What is issued again finds its operands in the cache, so kinds come
-out somewhat too fast; the equations of whole steps hold against that. Where kernels are faster than PyTorch's products,
-as on some processors, these are no peak, and the peak is raised.
+out somewhat too fast; the equations of whole steps hold against that. Where products are faster than PyTorch's, as on
+some processors, these are no peak, and the peak is raised.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _TIMES = 5
 _LEAST = 0.05
 # Something else may run for a while.
 _TRIES, _SECONDS = 40, 1.5
-# How often the peak is raised.
-_RAISES = 4
+# The kind whose peak is that of PyTorch's products, and how often it is raised.
+_PRODUCT, _RAISES = "matmul", 4
 # In bytes: arrays of this size are about as large as those of small models. A product's rows and columns.
 _ARRAY, _SIZE = 16 << 20, 1024
 
@@ -69,12 +69,16 @@ def measured(base: Machine, artifacts: Sequence[Artifact]) -> Machine:
 
 
 def fitted(peaks: Machine, timed: Sequence[Timed], source: str, raises: int = _RAISES) -> Machine:
-    """The machine with the shares of its peaks that kernels attain, at most 1, and their floor."""
+    """The machine with the shares of its peaks that kernels attain, at most 1, and what each takes at least.
+
+    peaks: the machine with measured rates, which products may exceed. timed: steps, and their kernels of one kind.
+    source: of the shares, for the description. raises: how often the rates may be raised to what products attain.
+    """
     device = peaks.device
     equations = [Equation(_parts(peaks, each.kernels), each.ns) for each in timed]
     shares, floor = solution(equations, device.efficiency.shares)
-    if (excess := max(shares.values())) > 1 and raises:
-        return fitted(_raised(peaks, excess), timed, source, raises - 1)
+    if shares[_PRODUCT] > 1 and raises:
+        return fitted(_raised(peaks, shares[_PRODUCT]), timed, source, raises - 1)
     shares = {kind: min(1.0, share) for kind, share in shares.items()}
     device = msgspec.structs.replace(device, efficiency=Shares(shares, source), launch=Floor(floor, source))
     return msgspec.structs.replace(peaks, device=device)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import accumulate
 from math import prod
 
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.graph import outer_reads
+from dmc.dialect.buckets import bucket_layout
 from dmc.dialect.labels import Label, label_of, put_label
 from dmc.dialect.plan import type_bytes
 
@@ -36,7 +36,7 @@ class _Bucket:
         self.between = len(self.readers)
         self.bytes += type_bytes(op.operands[0].type)
 
-    def has_room(self, op: ir.Operation, limit: int) -> bool:
+    def fits(self, op: ir.Operation, limit: int) -> bool:
         """Whether a sum is like the others, and all have no more than `limit` bytes.
 
         Each is of a tensor with a name of its own: what has none is an activation, which is read soon.
@@ -64,7 +64,7 @@ def bucketed(block: ir.Block, sums: Collection[ir.Operation], limit: int) -> Ite
     for op in [view.operation for view in block.operations]:
         is_reader = bucket.is_read_by(op)
         if op in sums:
-            if bucket.sums and (is_reader or not bucket.has_room(op, limit)):
+            if bucket.sums and (is_reader or not bucket.fits(op, limit)):
                 yield _merged(bucket)
                 bucket = _Bucket()
             bucket.add(op)
@@ -80,9 +80,10 @@ def _merged(bucket: _Bucket) -> ir.Operation:
     if not others:
         return last
     given = [op.operands[0] for op in sums]
-    *offsets, length = accumulate((prod(value.type.shape) for value in given), initial=0)
+    element = given[0].type.element_type
+    offsets, length = bucket_layout([prod(value.type.shape) for value in given], element)
     with ir.Location.fused([op.location for op in sums]), ir.InsertionPoint(last):
-        flat = ir.RankedTensorType.get([length], given[0].type.element_type)
+        flat = ir.RankedTensorType.get([length], element)
         packed = dm.pack(given, result=flat, offsets=offsets).result
         made = ir.Operation.create(last.name, [flat], [packed], {name: last.attributes[name] for name in _SAME})
         put_label(made.operation, reduce(Label.joined, map(label_of, sums)))
