@@ -58,9 +58,9 @@ func.func @dependent(%x: tensor<512x1024xf32>, %n: index) -> tensor<512x1024xf32
 func.func @unlike(%x: tensor<512x1024xf32>, %y: tensor<512x1024xbf16>, %z: tensor<513x1036xf32>)
     -> (tensor<512x1024xf32>, tensor<512x1024xbf16>, tensor<512x1024xbf16>, tensor<513x1036xf32>) {
   %a = "dm.all_reduce"(%x) {reduction = #dm.reduction<"sum">, dm.tensor = "gradient of p4", accumulate = f32, group = #dm.group<@mesh, ["dp"]>} : (tensor<512x1024xf32>) -> tensor<512x1024xf32>
+  %d = "dm.all_reduce"(%z) {reduction = #dm.reduction<"sum">, dm.tensor = "gradient of p7", accumulate = f32, group = #dm.group<@mesh, ["dp"]>} : (tensor<513x1036xf32>) -> tensor<513x1036xf32>
   %b = "dm.all_reduce"(%y) {reduction = #dm.reduction<"sum">, dm.tensor = "gradient of p5", accumulate = f32, group = #dm.group<@mesh, ["dp"]>} : (tensor<512x1024xbf16>) -> tensor<512x1024xbf16>
   %c = "dm.all_reduce"(%y) {reduction = #dm.reduction<"sum">, dm.tensor = "gradient of p6", accumulate = bf16, group = #dm.group<@mesh, ["dp"]>} : (tensor<512x1024xbf16>) -> tensor<512x1024xbf16>
-  %d = "dm.all_reduce"(%z) {reduction = #dm.reduction<"sum">, dm.tensor = "gradient of p7", accumulate = f32, group = #dm.group<@mesh, ["dp"]>} : (tensor<513x1036xf32>) -> tensor<513x1036xf32>
   return %a, %b, %c, %d : tensor<512x1024xf32>, tensor<512x1024xbf16>, tensor<512x1024xbf16>, tensor<513x1036xf32>
 }
 

@@ -33,6 +33,7 @@ print("last words")
         ("watch.close(error)", 60, 1, False),
         ("watch.close(error)", 0, 0, True),
         ("watch.close()", 60, 0, True),
+        ("pass", 60, 0, True),
         ("raise", 60, 1, False),
         ("raise", 0, 1, True),
     ],
@@ -45,3 +46,4 @@ def test_a_failed_rank_ends_before_python_does(then: str, seconds: int, code: in
     assert ("Python ends" in done.stdout) == ends
     assert ("last words" in done.stdout) == (then != "raise")
     assert ("ValueError: no such batch" in done.stderr) == (then == "raise")
+    assert "ignored" not in done.stderr
