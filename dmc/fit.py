@@ -20,7 +20,7 @@ from dmc.executors import Builder, Settings
 from dmc.importer.step import import_step
 from dmc.machine import machine, machine_for
 from dmc.observer import Observer
-from dmc.program import Job, Launch
+from dmc.program import Job, Launch, device_bytes
 from dmc.program.labels import RECOMPUTED
 from dmc.program.offloading import fetched_bytes, offloaded_bytes
 from dmc.simulator import simulate
@@ -132,7 +132,7 @@ def planner(keywords: Mapping[str, Any], cap: int) -> tuple[Plan, int, int]:
         launches = [each for each in job.programs[0].commands if isinstance(each, Launch)]
         recomputed = sum(each.label.endswith(RECOMPUTED) for each in launches)
         summary = summarise(simulate(job, machine(name)))
-        size = max(each.arenas.get("device", 0) for each in job.programs)
+        size = max(device_bytes(each.arenas) for each in job.programs)
         on_host = max(offloaded_bytes(each) + fetched_bytes(each) for each in job.programs)
         return Fit(batch, size, recomputed, summary.step_ns, on_host)
 

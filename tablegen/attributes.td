@@ -5,12 +5,13 @@
 
 include "base.td"
 
-def Dm_SpaceAttr : Dm_WordAttr<"Space", "space", ["device", "pinned_host", "host"]> {
+def Dm_SpaceAttr : Dm_WordAttr<"Space", "space", ["device", "staged", "pinned_host", "host"]> {
   let summary = "a memory space of one rank";
   let description = [{
-    `device` is the memory of the rank's device. `pinned_host` and `host` are host memory that the device can reach
-    without a staging copy: `pinned_host` exists once for each call in flight, `host` once, and keeps its content from
-    call to call.
+    `device` is the memory of the rank's device. `staged` is memory of the device, too, into which the runtime copies
+    the inputs of a call while the call before runs; steps only read it. `pinned_host` and `host` are host memory that
+    the device can reach without a staging copy. `staged` and `pinned_host` exist once for each call in flight, `host`
+    once, and keeps its content from call to call.
 
     Example: `#dm.space<"pinned_host">`
   }];

@@ -7,10 +7,11 @@ import re
 
 from dmc.errors import DmcError
 from dmc.machine.machine import Machine
-from dmc.program import HOST, PINNED_HOST, Kernel
+from dmc.program import DEVICE, HOST, PINNED_HOST, STAGED, Kernel
 from dmc.program.sizes import element_bytes
 
 _NS = 1e9
+_KINDS: dict[str, str] = {HOST: PINNED_HOST, STAGED: DEVICE}
 
 
 def kernel_ns(machine: Machine, kind: str, flops: int, traffic: int, dtype: str) -> float:
@@ -47,8 +48,8 @@ def move_ns(machine: Machine, source_space: str, target_space: str, bytes: int) 
 
     Raises DmcError if the machine has no such path.
     """
-    # State that waits in host memory is in pinned memory, too.
-    path = ">".join(PINNED_HOST if space == HOST else space for space in (source_space, target_space))
+    # State that waits in host memory is in pinned memory, too, and staged inputs are in the device's.
+    path = ">".join(_KINDS.get(space, space) for space in (source_space, target_space))
     copying = machine.device.copies.get(path)
     if copying is None:
         hint = f"paths are {', '.join(machine.device.copies)}"

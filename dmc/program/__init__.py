@@ -7,7 +7,9 @@ from dmc.program.program import (
     COPIED_BYTES,
     DEVICE,
     HOST,
+    IN_FLIGHT,
     PINNED_HOST,
+    STAGED,
     Await,
     Buffer,
     Collective,
@@ -24,6 +26,7 @@ from dmc.program.program import (
     Work,
     accesses,
     aligned,
+    device_bytes,
 )
 
 __all__ = [
@@ -32,7 +35,9 @@ __all__ = [
     "COPIED_BYTES",
     "DEVICE",
     "HOST",
+    "IN_FLIGHT",
     "PINNED_HOST",
+    "STAGED",
     "Await",
     "Buffer",
     "Channel",
@@ -53,4 +58,5 @@ __all__ = [
     "Work",
     "accesses",
     "aligned",
+    "device_bytes",
 ]

@@ -11,7 +11,7 @@ from dmc.errors import ArtifactError, ProofError
 from dmc.program.code import DeviceCode
 from dmc.program.device_contract import check_device_code
 from dmc.program.job import SCHEMA, Job
-from dmc.program.program import Space
+from dmc.program.program import DEVICE, Space, device_bytes
 
 PROPERTIES = {
     "V1": "every event is recorded once, before any command awaits it",
@@ -103,8 +103,9 @@ class Certificate(msgspec.Struct, frozen=True):
         if self.peaks != (peaks := job.peaks()):
             raise _refused(f"states that ranks need {_sizes(self.peaks)}, but the job needs {_sizes(peaks)}")
         for space, cap in self.caps.items():
-            if peaks.get(space, 0) > cap:
-                raise _refused(f"allows {cap:,} bytes of {space} memory, but the job needs {peaks[space]:,}")
+            needed = device_bytes(peaks) if space == DEVICE else peaks.get(space, 0)
+            if needed > cap:
+                raise _refused(f"allows {cap:,} bytes of {space} memory, but the job needs {needed:,}")
 
     def _check_code(self, digests: dict[str, str]) -> None:
         for name in sorted(digests.keys() | self.code.keys()):

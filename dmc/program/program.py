@@ -7,13 +7,16 @@ at a time in this order, the commands give the right result; events limit their 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
 
-Space = Literal["device", "pinned_host", "host"]
-# The device's memory; host memory that it reaches, once for each call in flight; and such that keeps its content.
+Space = Literal["device", "staged", "pinned_host", "host"]
+# The device's memory; such for inputs, filled while the call before runs; host memory that it reaches; and such that
+# keeps its content. Inputs and `pinned_host` exist once for each call in flight.
 DEVICE: Space = "device"
+STAGED: Space = "staged"
 PINNED_HOST: Space = "pinned_host"
 HOST: Space = "host"
 Queue = Literal["compute", "comm", "copy_in", "copy_out"]
@@ -26,6 +29,9 @@ Reduction = Literal["sum", "mean", "prod", "min", "max"]
 COPIED: tuple[CollectiveKind, ...] = ("all_gather", "all_to_all", "broadcast", "permute")
 COPIED_BYTES = 512 << 10
 
+# At most this many calls are in flight: while one runs, the next is prepared. More would only delay error reports.
+IN_FLIGHT = 2
+
 # Every value starts at a multiple of this many bytes.
 ALIGNMENT = 256
 
@@ -33,6 +39,11 @@ ALIGNMENT = 256
 def aligned(size: int) -> int:
     """The size rounded up, so that the next value is aligned, too."""
     return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def device_bytes(arenas: Mapping[Space, int]) -> int:
+    """The memory of the device that arenas of these sizes take."""
+    return arenas.get(DEVICE, 0) + IN_FLIGHT * arenas.get(STAGED, 0)
 
 
 class Range(msgspec.Struct, frozen=True, array_like=True, order=True):

@@ -16,9 +16,6 @@ from dmc.runtime.device import Device
 from dmc.runtime.iree_errors import IREE_ERRORS, first_line
 from dmc.runtime.timeline import Timeline
 
-# At most this many steps in flight: while one runs, the next is prepared. More would only delay error reports.
-RUN_AHEAD = 2
-
 _STALE = "the state is no longer reliable: load the last saved file"
 
 _open_calls: weakref.WeakSet[Calls] = weakref.WeakSet()

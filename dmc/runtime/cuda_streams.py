@@ -84,6 +84,16 @@ class CudaStreams:
             self._products = {each: self._library.prepared(each) for each in products}
 
     @cached_property
+    def _side(self) -> Any:
+        """The stream that inputs are copied on."""
+        return self._cuda.Stream(non_blocking=True)
+
+    @cached_property
+    def _sent(self) -> Any:
+        """The event of the last copy there."""
+        return self._cuda.Event(disable_timing=True)
+
+    @cached_property
     def _library(self) -> Library:
         """cuBLASLt, opened once."""
         return open_library()
@@ -181,6 +191,14 @@ class CudaStreams:
     def copy(self, lane: int, target: int, source: int, length: int) -> None:
         """See `dmc.runtime.replay.Streams`."""
         self._runtime.memcpyAsync(target, source, length, self._runtime.memcpyDefault, self._streams[lane].ptr)
+
+    def send(self, target: int, source: int, length: int) -> None:
+        """Copies pinned memory to the device beside what is queued; lane 0 waits for it before what follows."""
+        with self._reported():
+            to_device = self._runtime.memcpyHostToDevice
+            self._runtime.memcpyAsync(target, source, length, to_device, self._side.ptr)
+            self._sent.record(self._side)
+            self.main.wait_event(self._sent)
 
     def fill(self, lane: int, target: int, length: int, pattern: bytes) -> None:
         """See `dmc.runtime.replay.Streams`."""

@@ -11,7 +11,7 @@ from dmc.program import Range
 from dmc.runtime.plan_lines import Line, Wait
 
 # How a range's memory space is shown; device memory is the default.
-_SPACES = {"device": "", "pinned_host": "pinned ", "host": "host "}
+_SPACES = {"device": "", "staged": "staged ", "pinned_host": "pinned ", "host": "host "}
 # At most this many ranges are shown; the others are counted.
 _MOST_RANGES = 4
 _COLUMNS: tuple[tuple[str, Callable[[Line], str]], ...] = (

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dmc.program import Job
+from dmc.program import IN_FLIGHT, Job
 from dmc.program.devices import device_count
-from dmc.runtime.calls import RUN_AHEAD, Calls
+from dmc.runtime.calls import Calls
 from dmc.runtime.device import Device
 from dmc.runtime.planned_memory import Arenas, Flight, Places, PlannedReading, shared_arenas, tensor
 from dmc.runtime.signature import Signature
@@ -115,7 +115,7 @@ class _Planned:
         places, signature = Places(program.job.programs), program.signature
         self.inputs = [*places.of(signature.controls), *places.of(signature.batch)]
         self.outputs = places.of(signature.outputs)
-        self.flights = [Flight(device, program.job, memory) for _ in range(RUN_AHEAD)]
+        self.flights = [Flight(device, program.job, memory) for _ in range(IN_FLIGHT)]
         self._calls = 0
 
     def next(self) -> Flight:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from dmc.errors import ArtifactError, DmcError
-from dmc.program import DEVICE, HOST, PINNED_HOST, Job, Program, Range, Slot, Space
+from dmc.program import DEVICE, HOST, PINNED_HOST, STAGED, Job, Program, Range, Slot, Space
 from dmc.runtime import device as devices
 from dmc.runtime.device import HOST_MEMORY, HOST_USAGE, Device
 from dmc.runtime.dtypes import byte_count, describe, dtype_of
@@ -181,7 +181,7 @@ class Flight:
     """
 
     def __init__(self, device: Device, job: Job, shared: Arenas) -> None:
-        self.memory = {**shared, **arenas(device, job, [PINNED_HOST])}
+        self.memory = {**shared, **arenas(device, job, [PINNED_HOST, STAGED])}
         self.entry = 0
         self._readings = Readings()
         self._wait, self._signal = iree.HalFence(1), iree.HalFence(1)

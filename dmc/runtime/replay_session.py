@@ -34,9 +34,10 @@ class ReplaySession:
     """A loaded planned step on one GPU, with the interface of `PlannedSession`.
 
     The device arena, and pinned host memory for state that waits there, which all programs share, are allocated once,
-    pinned memory for inputs and outputs once per call in flight, so that the host fills that of the next call while one
-    runs. For each the program is captured once as a graph; from then on a call is one graph launch, without allocations
-    or host decisions. All programs begin and end on one stream, so calls run in order.
+    memory for inputs and outputs once per call in flight, so that the host fills that of the next call, and its inputs
+    are copied to the device, while one runs. For each the program is captured once as a graph; from then on a call is
+    one copy and one graph launch, without allocations or host decisions. All programs begin and end on one stream, so
+    calls run in order.
     """
 
     def __init__(
@@ -98,8 +99,7 @@ class ReplaySession:
         flight = own.next()
         self.wait(flight.entry)
         flight.let_go()
-        for slot, array in zip(own.inputs, (*controls, *batch), strict=True):
-            np.copyto(flight.tensor(slot), array)
+        flight.fill(own.inputs, (*controls, *batch))
         flight.launch()
         self._last += 1
         flight.entry, flight.done = self._last, self._device.record(0)

@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dmc.errors import ArtifactError
-from dmc.program import PINNED_HOST, Slot, Space
+from dmc.program import IN_FLIGHT, PINNED_HOST, STAGED, Slot, Space
 from dmc.program.code import DeviceCode
-from dmc.runtime.calls import RUN_AHEAD
 from dmc.runtime.cuda_streams import CudaStreams
 from dmc.runtime.planned_memory import Places, PlannedReading, Readings, typed
 from dmc.runtime.progress import Progress
 from dmc.runtime.replay import issue
+from dmc.runtime.staging import Staging
 from dmc.runtime.variant import Executable
 
 Work: TypeAlias = Callable[..., None]
@@ -38,22 +38,25 @@ class Replayed:
         capture: Capture,
         has_peers: bool,
     ) -> None:
-        """Allocates pinned memory, and captures. shared: the addresses of the arenas of all programs. has_peers:
-        whether others follow its progress."""
+        """Allocates memory for inputs and outputs, and captures. shared: the addresses of the arenas of all programs.
+        has_peers: whether others follow its progress."""
         self.program = program = own.job.programs[rank]
         places, signature = Places([program]), own.signature
-        self.inputs = slots_of(places, (*signature.controls, *signature.batch), PINNED_HOST)
+        self.inputs = slots_of(places, (*signature.controls, *signature.batch), STAGED, PINNED_HOST)
         self.outputs = slots_of(places, signature.outputs, PINNED_HOST)
         self.flights: list[Flight] = []
         self._calls = 0
-        for _ in range(RUN_AHEAD):
+        for _ in range(IN_FLIGHT):
             host = device.allocate_pinned(program.arenas[PINNED_HOST])
+            staging = Staging(device, size) if (size := program.arenas.get(STAGED)) else None
             bases: dict[Space, int] = {**shared, PINNED_HOST: host.ptr}
+            if staging is not None:
+                bases[STAGED] = staging.address
             work, progress = partial(issue, program, own.code, bases, device), None
             if has_peers:
                 progress = Progress(device, program)
                 work = partial(work, mark=progress.mark)
-            self.flights.append(Flight(host, work, capture(work), progress))
+            self.flights.append(Flight(host, staging, work, capture(work), progress))
 
     def next(self) -> Flight:
         """Those of the next call."""
@@ -62,10 +65,13 @@ class Replayed:
 
 
 class Flight:
-    """The resources of one step in flight: its pinned memory, what issues and launches it, and its completion event."""
+    """The resources of one step in flight: its memory, what issues and launches it, and its completion event."""
 
-    def __init__(self, host: Any, work: Work, run: Callable[[], None], progress: Progress | None) -> None:
-        self.work, self._run, self._progress = work, run, progress
+    def __init__(
+        self, host: Any, staging: Staging | None, work: Work, run: Callable[[], None], progress: Progress | None
+    ) -> None:
+        """host: pinned memory. staging: None where inputs are there, too."""
+        self.work, self._run, self._progress, self._staging = work, run, progress, staging
         self.entry = 0
         self.done: Any = None
         self._memory = host
@@ -74,11 +80,20 @@ class Flight:
 
     def tensor(self, slot: Slot) -> np.ndarray:
         """The memory of an input or an output."""
-        return typed(self._bytes[slot.range.offset : slot.range.end], slot)
+        is_staged = slot.range.space == STAGED
+        memory = self._staging.host if self._staging is not None and is_staged else self._bytes
+        return typed(memory[slot.range.offset : slot.range.end], slot)
 
     def readings(self, slots: Sequence[Slot]) -> list[PlannedReading]:
         """The outputs, to be read when the step is done."""
         return self._readings.give(map(self.tensor, slots))
+
+    def fill(self, slots: Sequence[Slot], arrays: Sequence[np.ndarray]) -> None:
+        """Writes inputs, and sends them to the device; the last step that used this must be done."""
+        for slot, array in zip(slots, arrays, strict=True):
+            np.copyto(self.tensor(slot), array)
+        if self._staging is not None:
+            self._staging.send()
 
     def launch(self) -> None:
         """Queues the step."""
@@ -98,7 +113,7 @@ class Flight:
     def release(self) -> None:
         """Releases the memory; nothing is running any more."""
         self._readings.release()
-        del self._bytes, self._memory, self._run, self.work
+        del self._bytes, self._memory, self._staging, self._run, self.work
         # Another thread may be about to look at it.
         self._progress = None
 

@@ -218,7 +218,7 @@ REFUSED: dict[str, tuple[Callable[[ir.Value], Any], str]] = {
         "dm.all_gather: dimension 0 of the result is 6",
     ),
     "sign": (lambda x: dm.send(x, target=-1, instance=0, group=dm.group("m", ["dp"])), "attribute 'target' is -1"),
-    "word": (lambda x: dm.copy(x, source="device", target="disk"), "one of device, pinned_host, host"),
+    "word": (lambda x: dm.copy(x, source="device", target="disk"), "one of device, staged, pinned_host, host"),
     "link": (
         lambda x: dm.mesh(sym_name="m", axes=["dp"], sizes=[1], device="cpu", links=["rope"]),
         "one of memory, nvlink, pcie, network",

@@ -10,10 +10,10 @@ from dmc._mlir import func, ir
 from dmc.analysis.memory.packing import Block, lower_bound, pack
 from dmc.analysis.storage.allocation import Sharing
 from dmc.analysis.storage.sharing import share
-from dmc.program import DEVICE, HOST, PINNED_HOST, aligned
+from dmc.program import DEVICE, HOST, PINNED_HOST, STAGED, Space, aligned, device_bytes
 from dmc.step_function import STATE_ROLES, Port, arguments, outputs
 
-_SPACES = (DEVICE, PINNED_HOST, HOST)
+_SPACES: tuple[Space, ...] = (DEVICE, STAGED, PINNED_HOST, HOST)
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,14 @@ class MemoryPlan:
     """
 
     sharing: Sharing
-    arenas: Mapping[str, Arena]
+    arenas: Mapping[Space, Arena]
     offsets: Mapping[int, int]
     scratch: Mapping[int, int]
+
+    @property
+    def device_bytes(self) -> int:
+        """The memory of the device that the step takes."""
+        return device_bytes({space: arena.bytes for space, arena in self.arenas.items()})
 
     def offset(self, value: ir.Value) -> int:
         """The offset of a tensor, or a handle's result, in the arena of its space."""
@@ -51,7 +56,7 @@ def plan_memory(step: func.FuncOp) -> MemoryPlan:
     kept = kept_allocations(sharing, step)
     offsets: dict[int, int] = {}
     scratch: dict[int, int] = {}
-    arenas: dict[str, Arena] = {}
+    arenas: dict[Space, Arena] = {}
     for space in _SPACES:
         own = {root: sharing.allocation(root) for root in kept if sharing.allocation(root).space == space}
         base = max((each.fixed + aligned(each.bytes) for each in own.values() if each.fixed is not None), default=0)

@@ -1,8 +1,9 @@
 """Where the arguments of `@step` are between steps.
 
 `dm.space`: on an argument, the memory space of state that is not on the device: `host`, which is allocated once, like
-the device's arena, and keeps its content from step to step. What the host passes anew in each step is in `pinned_host`,
-which exists once for each call in flight.
+the device's arena, and keeps its content from step to step; or `staged`, for an input that the runtime copies to the
+device before the step. Otherwise what the host passes anew in each step is in `pinned_host`. Both exist once for each
+call in flight.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
-from dmc.program import DEVICE, HOST, PINNED_HOST, Space, aligned
-from dmc.step_function import STATE_ROLES, Port, arguments, find_step
+from dmc.program import DEVICE, HOST, PINNED_HOST, STAGED, Space, aligned
+from dmc.step_function import HOST_ROLES, STATE_ROLES, Port, arguments, find_step
 
 SPACE = "dm.space"
 
@@ -41,8 +42,15 @@ def put_in_host_memory(module: ir.Module, names: Collection[str]) -> None:
     step = find_step(module)
     with module.context:
         given = zip(arguments(step), step.arg_attrs, strict=True)
-        moved = [_moved(own) if port.name in names else own for port, own in given]
+        moved = [_moved(own, HOST) if port.name in names else own for port, own in given]
         step.operation.attributes["arg_attrs"] = ir.ArrayAttr.get(moved)
+
+
+def stage_inputs(step: func.FuncOp) -> None:
+    """States that the runtime copies inputs to the device before the step."""
+    given = zip(arguments(step), step.arg_attrs, strict=True)
+    moved = [_moved(own, STAGED) if port.role in HOST_ROLES else own for port, own in given]
+    step.operation.attributes["arg_attrs"] = ir.ArrayAttr.get(moved)
 
 
 def moves_state(start: dm.StartOp) -> bool:
@@ -68,7 +76,7 @@ def verify_spaces(module: ir.Module) -> None:
     """Raises DmcError for an argument where the runtime does not keep, or put, one of its role."""
     step = find_step(module)
     for port, space in zip(arguments(step), argument_spaces(step), strict=True):
-        allowed = (DEVICE, HOST) if port.role in STATE_ROLES else (PINNED_HOST,)
+        allowed = (DEVICE, HOST) if port.role in STATE_ROLES else (PINNED_HOST, STAGED)
         if space not in allowed:
             fact = f"argument {port.index} '{port.name}' of @step, a {port.role}, is in {space} memory"
             raise DmcError(step.operation, fact, f"it may be in {' or '.join(allowed)} memory")
@@ -80,5 +88,5 @@ def _space(port: Port, own: ir.DictAttr) -> Space:
     return stated
 
 
-def _moved(own: ir.DictAttr) -> ir.DictAttr:
-    return ir.DictAttr.get({**{each.name: each.attr for each in own}, SPACE: dm.SpaceAttr.of(HOST)})
+def _moved(own: ir.DictAttr, space: Space) -> ir.DictAttr:
+    return ir.DictAttr.get({**{each.name: each.attr for each in own}, SPACE: dm.SpaceAttr.of(space)})

@@ -18,7 +18,7 @@ from dmc.analysis.storage.spaces import argument_spaces
 from dmc.dialect.movement import delivered, movement_of
 from dmc.dialect.plan import element_bytes, type_bytes
 from dmc.errors import DmcError
-from dmc.program import DEVICE, HOST, Space
+from dmc.program import DEVICE, HOST, STAGED, Space
 from dmc.step_function import arguments, mutated_state
 
 
@@ -148,7 +148,7 @@ class _Collector:
 
     def _compute(self, op: ir.Operation, position: int) -> None:
         spaces = {self._read(value, position, position) for value in op.operands}
-        if op.name != "func.return" and spaces - {DEVICE}:
+        if op.name != "func.return" and spaces - {DEVICE, STAGED}:
             raise DmcError(op, f"reads {' and '.join(sorted(spaces))} memory", "copy it to the device (dm-copy-ports)")
         for result in op.results:
             self.put(result, DEVICE, value_bytes(result), position, position)

@@ -16,7 +16,7 @@ from dmc.analysis.tasks.costs import TaskCosts, moved_bytes
 from dmc.analysis.tasks.graph import COMPUTE, Task, TaskGraph
 from dmc.analysis.tasks.storages import TaskStorages, aligned_bytes
 from dmc.errors import DmcError
-from dmc.program import DEVICE, Space
+from dmc.program import DEVICE, Space, device_bytes
 from dmc.program.labels import short
 from dmc.step_function import Port, arguments, find_step, functions, mutated_state, symbol
 
@@ -56,8 +56,7 @@ class _Reader:
         argument = self.step.arguments[port.index]
         self.storages.make(argument, argument.type, is_fixed=True)
         self.behind[argument] = ()
-        if space == DEVICE:
-            self.resident += aligned_bytes(argument.type)
+        self.resident += device_bytes({space: aligned_bytes(argument.type)})
 
     def read(self, op: ir.Operation) -> None:
         """Reads one operation of the block. Raises DmcError if it does not belong to form scheduled."""

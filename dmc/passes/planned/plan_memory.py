@@ -11,7 +11,6 @@ from dmc.analysis.memory.peak import over_the_cap
 from dmc.analysis.memory.plan import plan_memory
 from dmc.analysis.requests.settings import memory_cap_of
 from dmc.passes.base import Pass
-from dmc.program import DEVICE
 from dmc.step_function import find_step
 
 
@@ -25,7 +24,8 @@ class PlanMemory(Pass):
     the same state. `dm.copied` on a `dm.pack` lists the operands that could not be computed in
     the bucket.
 
-    cap: the largest size of the device's arena, in bytes; 0 is none. report: print size and lower bound on stderr.
+    cap: the most bytes of the device, for its arena and for the inputs of all calls in flight; 0 is none. report: print
+    size and lower bound on stderr.
     """
 
     name = "dm-plan-memory"
@@ -42,7 +42,7 @@ class PlanMemory(Pass):
                 ratio = arena.bytes / arena.bound
                 print(f"{space}: {arena.bytes:,} B, lower bound {arena.bound:,} B, {ratio:.3f}", file=sys.stderr)
         write_places(step, plan)
-        needed = plan.arenas[DEVICE].bytes if DEVICE in plan.arenas else 0
+        needed = plan.device_bytes
         cap = memory_cap_of(module, self.cap)
         if cap and needed > cap:
             hint = (

@@ -21,7 +21,6 @@ from dmc.passes.scheduled.keep.step import Again, Step, step_of
 from dmc.passes.scheduled.keep.words import Wanted, wanted
 from dmc.passes.shared.starts import starts_of_returns
 from dmc.passes.shared.trials import copy_of
-from dmc.program import DEVICE
 from dmc.step_function import find_step
 
 _TRIES = 6  # at most this many choices are planned until one fits,
@@ -103,4 +102,4 @@ class Keep(Pass):
         copy = copy_of(module)
         # Its tasks have the same numbers.
         rewrite(self._read(copy), again)
-        return plan_memory(find_step(copy)).arenas[DEVICE].bytes
+        return plan_memory(find_step(copy)).device_bytes

@@ -26,7 +26,6 @@ from dmc.passes.scheduled.offload.copies import hidden, visits_of
 from dmc.passes.scheduled.offload.rewrite import rewrite
 from dmc.passes.scheduled.offload.trips import Trip, clock_of, trips_of
 from dmc.passes.shared.trials import copy_of
-from dmc.program import DEVICE
 from dmc.step_function import find_step
 
 _SPREAD = ",dm-hoist-start,dm-sink-wait"  # What runs between dm-keep and dm-schedule.
@@ -83,7 +82,7 @@ class Choice:
     def _planned_bytes(self, trips: Sequence[Trip]) -> int:
         copy = self._with(trips)
         self._run(copy, f"dm-keep{{only_requested}}{_SPREAD}")
-        return plan_memory(find_step(copy)).arenas[DEVICE].bytes
+        return plan_memory(find_step(copy)).device_bytes
 
     def _time(self, trips: Sequence[Trip]) -> float:
         """The time of a step under the cap, if these values leave; infinite if nothing fits."""

@@ -24,7 +24,6 @@ from dmc.passes.scheduled.schedule.movements import place_movements
 from dmc.passes.scheduled.schedule.picks import frees_first
 from dmc.passes.scheduled.schedule.prefetch import prefetch_layers
 from dmc.passes.scheduled.schedule.report import Limit, print_reasons
-from dmc.program import DEVICE
 
 _UNTOLD = 1e-3  # of a step's time: less than the timing model can tell
 _TRIES = 3  # at most this many caps are tried until dm-plan-memory can place the order under the requested one
@@ -180,8 +179,7 @@ def _faster(graph: TaskGraph, best: _Candidate, given: _Candidate, limit: int) -
 def _planned_bytes(graph: TaskGraph, order: list[int]) -> int:
     """The memory dm-plan-memory needs for `@step`, which is put into this order."""
     _reorder(graph, order)
-    arenas = plan_memory(graph.step).arenas
-    return arenas[DEVICE].bytes if DEVICE in arenas else 0
+    return plan_memory(graph.step).device_bytes
 
 
 def _reorder(graph: TaskGraph, order: list[int]) -> None:
