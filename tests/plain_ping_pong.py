@@ -77,13 +77,47 @@ def bits(words: Any, like: Any, width: Any) -> Any:
 
 
 @jit
+def fetch(ahead: Any, row: Any, column: Any, piece: Any, group: Any, c: Any) -> None:
+    """Nothing is copied ahead here."""
+
+
+@jit
+def fetch_later(ahead: Any, row: Any, column: Any, piece: Any, group: Any, c: Any) -> None:
+    """Nothing is copied ahead here."""
+
+
+@jit
+def wait(ahead: Any, piece: Any, turn: Any, group: Any, c: Any) -> None:
+    """Nothing is copied ahead here."""
+
+
+@jit
+def read(ahead: Any, number: Any, corner: Any, piece: Any, group: Any, like: Any, c: Any) -> Any:
+    """A piece of matrix `number`."""
+    return ahead[number].load(corner)
+
+
+@jit
+def add_rows(sums: Any, first: Any, value: Any, most: Any) -> None:
+    """Stores the sums of a tile's columns."""
+    columns = first + tl.arange(0, value.shape[1])
+    tl.store(sums + columns, tl.sum(value, 0), mask=columns < most if most else None)
+
+
+@jit
 def store(matrix: Any, room: Any, corner: Any, value: Any, waiting: Any) -> None:
     """Copies a tile to memory."""
     matrix.store(corner, value)
 
 
+def _pieces(total: Any, count: int) -> list[Any]:
+    if count == 1:
+        return [total]
+    return [part for half in halves(total) for part in _pieces(half, count // 2)]
+
+
 @jit
-def multiply(first: Any, second: Any, memory: Any, results: Any, finish: Any, c: Any) -> None:
+def multiply(first: Any, second: Any, memory: Any, results: Any, operands: Any, finish: Any, c: Any) -> None:
     """The product of the matrices `first` and `second`, of which tiles go to `finish`."""
     rooms = tuple(_Room() for _ in results)
     program: Any = tl.program_id(0)
@@ -98,4 +132,9 @@ def multiply(first: Any, second: Any, memory: Any, results: Any, finish: Any, c:
             a = first.load([depth, row * c.rows] if c.first_turned else [row * c.rows, depth])
             b = second.load([depth, column * c.columns] if c.second_turned else [column * c.columns, depth])
             total = tl.dot(tl.trans(a) if c.first_turned else a, b if c.second_turned else tl.trans(b), total)
-        finish(total, row, column, memory, rooms, 0)
+        if not c.looped:
+            finish(total, row, column, memory, rooms, operands, 0, 0, 0)
+            continue
+        parts = _pieces(total.to(first.dtype), c.pieces)
+        for piece in range(c.pieces):
+            finish(parts[piece], row, column, memory, rooms, operands, 0, 0, piece)

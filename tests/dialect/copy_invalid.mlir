@@ -26,7 +26,7 @@ func.func @type(%x: tensor<8xf32>) {
 // -----
 
 func.func @space(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.copy: attribute 'target' is #dm.space<"disk">; it must be #dm.space of device, pinned_host, host}}
+  // expected-error @+1 {{dm.copy: attribute 'target' is #dm.space<"disk">; it must be #dm.space of device, staged, pinned_host, host}}
   %y = "dm.copy"(%x) {source = #dm.space<"device">, target = #dm.space<"disk">} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -42,7 +42,7 @@ func.func @space_is_no_word(%x: tensor<8xf32>) {
 // -----
 
 func.func @no_source(%x: tensor<8xf32>) {
-  // expected-error @+1 {{dm.copy: attribute 'source' is missing; it must be #dm.space of device, pinned_host, host}}
+  // expected-error @+1 {{dm.copy: attribute 'source' is missing; it must be #dm.space of device, staged, pinned_host, host}}
   %y = "dm.copy"(%x) {target = #dm.space<"host">} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }

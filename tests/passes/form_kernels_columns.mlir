@@ -1,12 +1,11 @@
 // RUN: dmc-opt %s -p dm-form-kernels --split-input-file | %FileCheck %s
 // RUN: sed 's/"cuda"/"cpu"/' %s | dmc-opt - -p dm-form-kernels --split-input-file | %FileCheck %s --check-prefix=CPU
 
-// The gradient through an activation: the product is the library's, and the bias's gradient, a sum over columns, is made
-// with what it sums. IREE's kernels of columns cannot return that.
+// The gradient through an activation, and the bias's, a sum over columns, are made where the product is. IREE's kernels of
+// products cannot add up.
 // CHECK-LABEL: func.func @step
 // CHECK-SAME: (%[[DY:[^:]+]]: tensor<16x8xbf16> {{[^%]+}}, %[[W:[^:]+]]: tensor<8x32xbf16> {{[^%]+}}, %[[X:[^:]+]]: tensor<16x32xbf16>
-// CHECK-NEXT: %[[P:.+]] = "dm.kernel"(%[[DY]], %[[W]]) {body = @matmul_0, {{.+}}) -> tensor<16x32xbf16>
-// CHECK-NEXT: %[[R:.+]]:2 = "dm.kernel"(%[[P]], %[[X]]) {body = @reduce_0
+// CHECK-NEXT: %[[R:.+]]:2 = "dm.kernel"(%[[DY]], %[[W]], %[[X]]) {body = @matmul_0
 // CHECK-NEXT: return %[[R]]#0, %[[R]]#1
 // CPU-LABEL: func.func @step
 // CPU-SAME: (%[[DY:[^:]+]]: tensor<16x8xbf16> {{[^%]+}}, %[[W:[^:]+]]: tensor<8x32xbf16> {{[^%]+}}, %[[X:[^:]+]]: tensor<16x32xbf16>
@@ -96,8 +95,7 @@ func.func @step(%dy: tensor<16x8xbf16> {dm.name = "dy"}, %w: tensor<8x32xbf16> {
 // What reads the same is made with them, as an activation beside its gradient, wherever it stands.
 // CHECK-LABEL: func.func @step
 // CHECK-SAME: (%[[DY:[^:]+]]: {{[^%]+}}, %[[W:[^:]+]]: {{[^%]+}}, %[[X:[^:]+]]:
-// CHECK-NEXT: %[[P:.+]] = "dm.kernel"(%[[DY]], %[[W]]) {body = @matmul_0
-// CHECK-NEXT: %[[R:.+]]:3 = "dm.kernel"(%[[P]], %[[X]]) {body = @reduce_0
+// CHECK-NEXT: %[[R:.+]]:3 = "dm.kernel"(%[[DY]], %[[W]], %[[X]]) {body = @matmul_0
 // CHECK-NEXT: return
 #id = affine_map<(i, j) -> (i, j)>
 #column = affine_map<(i, j) -> (j)>

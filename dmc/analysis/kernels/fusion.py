@@ -58,7 +58,8 @@ class _Merging:
         # What dmc's own kernels fuse in other ways.
         self.functions = {number for number in self.nodes if own and graph.fact(has_function, number)}
         self.groups: dict[int, Group] = {}
-        self.values, self.joined = Traded(), functools.cache(Loops.joined)
+        self.values = Traded()
+        self.joined = functools.cache(functools.partial(Loops.joined, own=own))
         self.readers: dict[int, set[int]] = {}
         self.held = {self.values.number(graph.base(value)) for value in graph.returned}
         # What keeps two clusters apart; nodes that read a value in another order than it is written; their results.
@@ -171,13 +172,15 @@ class _Merging:
             return "a result that others read before a movement arrives"
         if len(reads) + len(writes) > self.most_values:
             return f"more than {self.most_values} operands and results"
+        if loops.sums_rows and not self._is_summed(one, other, writes):
+            return "a product and a reduction"
         computes = not self.functions.isdisjoint((*one.members, *other.members))
         if any(not loops.may_give(self.values.elements[value], computes) for value in writes):
             return "a result that is read elsewhere"
         if loops.product and not self._is_epilogue(first, second, writes):
             return "a result that does not depend on the product"
         # What an epilogue already reads would be written and read between them.
-        if one.loops.product and computes and self._is_faster_apart(other):
+        if one.loops.product and computes and not loops.columns and self._is_faster_apart(other):
             return "a function whose results are summed over columns"
         turned = [value for value in one.writes if self._is_turned(value, second)]
         if turned and (loops.rows or loops.columns or loops.product or any(value in writes for value in turned)):
@@ -214,6 +217,16 @@ class _Merging:
             if any(self.values.number(self.graph.base(value)) in after for value in self.graph.reads[number]):
                 after.update(map(self.values.number, self.graph.ops[number].results))
         return all(value in after for value in writes)
+
+    def _is_summed(self, one: Group, other: Group, writes: set[int]) -> bool:
+        """Whether a product is followed by a function of it and sums over its rows, and leaves memory thereby."""
+        assert one.loops is not None and other.loops is not None
+        if one.loops.sums_rows or other.loops.sums_rows:
+            return True
+        if not one.loops.product or self.functions.isdisjoint(other.members):
+            return False
+        between = one.writes & other.reads
+        return bool(between) and between.isdisjoint(writes)
 
     def _is_faster_apart(self, epilogue: Group) -> bool:
         """Whether a function after a product is better fused with sums over columns that read it, as a bias's gradient.

@@ -43,12 +43,20 @@ class Loops:
         return self.rows or self.columns or ((self.product or max(self.sizes)),)
 
     @property
+    def sums_rows(self) -> bool:
+        """Whether it adds up over the rows of a product what comes of it."""
+        return bool(self.product and self.columns)
+
+    @property
     def is_elementwise(self) -> bool:
         """Whether it neither reduces nor multiplies matrices."""
         return not (self.product or self.rows or self.columns or self.words)
 
-    def joined(self, other: Loops) -> Loops | str:
-        """The loops of the fusion of two kernels, or why they cannot be fused."""
+    def joined(self, other: Loops, own: bool = False) -> Loops | str:
+        """The loops of the fusion of two kernels, or why they cannot be fused.
+
+        own: whether dmc's own code computes the kernel: it adds up over the rows of a product what comes of it.
+        """
         if self.product and other.product:
             return "two products"
         if (self.words and not other.is_elementwise) or (other.words and not self.is_elementwise):
@@ -61,13 +69,15 @@ class Loops:
             words=self.words or other.words,
         )
         reductions = {each for each in (self.rows, other.rows, self.columns, other.columns) if each}
-        if both.product and reductions:
+        over_rows = own and both.columns is not None and prod(both.columns) == both.product
+        if both.product and reductions and not over_rows:
             return "a product and a reduction"
         if len(reductions) > 1 or (both.rows and both.columns):
             return "reductions over different loops"
         if any(count == 1 for count, _ in reductions) and 1 in both.sizes:
             return "computation on a value reduced to one element"
-        allowed = {both.product} if both.product else {prod(each) for each in reductions} | {r[0] for r in reductions}
+        allowed = {prod(each) for each in reductions} | {each[0] for each in reductions}
+        allowed |= {both.product} if both.product else set()
         return both if not allowed or both.sizes <= allowed else "elementwise over other loops"
 
     def may_give(self, size: int, summed: bool = False) -> bool:
@@ -79,7 +89,7 @@ class Loops:
             return size in (self.words, max(self.sizes))
         if self.rows and self.rows[0] >= ROWS:
             return True
-        if summed and self.columns and size == prod(self.columns):
+        if (summed or self.product) and self.columns and size == prod(self.columns):
             return True
         reduction = self.rows or self.columns
         return size == (reduction[0] if reduction else self.product or max(self.sizes))

@@ -69,7 +69,16 @@ def held_as(writer: Writer, value: Value, held: str) -> str:
     """The text of `value` in another type of the kernel."""
     if value.held == held or value.constant is not None:
         return value.text
-    return writer.line(f"{_stem(value)}_{held}", f"{value.text}.to({TRITON[held]})", value.variables)
+    if (narrow := writer.widened.get(value.text)) is not None and narrow.held == held:
+        return narrow.text
+    text = f"{value.text}.to({TRITON[held]})"
+    if held == "f32" and value.text in writer.narrowed and value.variables:
+        # Pairs at once, where two conversions of each element, there and back, are slow.
+        text = f"functions.nearest({writer.narrowed[value.text]})"
+    name = writer.line(f"{_stem(value)}_{held}", text, value.variables)
+    if (value.held, held) == ("f32", "bf16"):
+        writer.narrowed[name] = value.text
+    return name
 
 
 def full(writer: Writer, value: Value, held: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,6 +38,8 @@ class Emitter:
         self.bound: dict[Any, tuple[Places, Value]] = {}
         self.conditions: tuple[Value, ...] = ()
         self.loads: list[tuple[Any, Index]] = []
+        # The text of an element that is in shared memory, where it is.
+        self.copied: Callable[[Any, Index], str | None] = lambda value, number: None
 
     def emit(self, value: Any, places: Sequence[Index]) -> Value:
         """The element of tensor `value` at `places`. Raises Unbound, or Declined if it cannot be computed here."""
@@ -90,7 +92,8 @@ class Emitter:
                 address = writer.line("safe", f"tl.where({each.text}, {address}, 0)", variables)
         place = f"{name}_at" if address == "0" else f"{name}_at + {address}"
         masked = f", mask={' & '.join(masks)}, other=0" if masks else ""
-        text = writer.line(name, f"tl.load({place}{masked})", variables)
+        ahead = None if self.conditions else self.copied(value, number)
+        text = writer.line(name, ahead or f"tl.load({place}{masked})", variables)
         if masks:
             writer.zeroed.add(text)
         made = Value(text, dtype, dtype, variables, bounds=(0, 1) if dtype == "i1" else None)

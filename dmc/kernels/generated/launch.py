@@ -84,12 +84,19 @@ class Launch:
 
     def store(self, buffer: Buffer, number: Index, value: Value) -> None:
         """Stores an element at the next `flush`."""
+        self.waiting.append(self._store(buffer, number, value))
+
+    def leave(self, buffer: Buffer, number: Index, value: Value) -> None:
+        """Stores an element at once: no operand may be in the same memory."""
+        self.writer.raw(self._store(buffer, number, value))
+
+    def _store(self, buffer: Buffer, number: Index, value: Value) -> str:
         address = self.writer.index(number)
         masks = self.writer.mask(number.variables)
         place = f"{stem_of(buffer)}_at" + ("" if address == "0" else f" + {address}")
         masked = f", mask={' & '.join(masks)}" if masks else ""
-        self.waiting.append(f"tl.store({place}, {full(self.writer, value, value.held)}{masked})")
         self.written.append(buffer)
+        return f"tl.store({place}, {full(self.writer, value, value.held)}{masked})"
 
     def flush(self) -> None:
         """Writes the pending stores, after all reads of the same iteration.

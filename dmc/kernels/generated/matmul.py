@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmc.kernels.generated.arithmetic import full, held_as
+from dmc.kernels.generated.column_sums import ColumnSums
 from dmc.kernels.generated.index import ZERO, Index, delinearise, linearise, variable
 from dmc.kernels.generated.launch import Launch, Root, zeros
 from dmc.kernels.generated.pieces import TRITON, Piece, pieces_of, store
@@ -23,20 +24,29 @@ from dmc.kernels.recipe import Buffer, Call
 _GROUP = 8
 
 
-def multiply(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer | None, chosen: Candidate) -> Call:
-    """The product, and `roots` computed from it; or, if it is split, its partial sums in `part`."""
+def multiply(
+    launch: Launch,
+    tiles: Tiles,
+    roots: Sequence[Root],
+    part: Buffer | None,
+    chosen: Candidate,
+    sums: ColumnSums = ColumnSums(),
+) -> Call:
+    """The product, and `roots` and `sums` computed from it; or, if it is split, its partial sums in `part`."""
     assert tiles.groups == 1
     if not tiles.resident:
         launch.writer.raw("program = tl.program_id(0)")
-        _one_tile(launch, tiles, roots, part, chosen["pieces"])
+        _one_tile(launch, tiles, roots, part, chosen["pieces"], sums)
         return launch.call(tiles.programs, chosen.warps, chosen.stages)
     head = f"for program in tl.range(tl.program_id(0), {tiles.total}, {tiles.programs}, flatten=True):"
     with launch.writer.loop(head, "program"):
-        _one_tile(launch, tiles, roots, part, chosen["pieces"])
+        _one_tile(launch, tiles, roots, part, chosen["pieces"], sums)
     return launch.call(tiles.programs, chosen.warps, chosen.stages)
 
 
-def _one_tile(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer | None, pieces: int) -> None:
+def _one_tile(
+    launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer | None, pieces: int, sums: ColumnSums
+) -> None:
     product, writer = tiles.product, launch.writer
     batch, row, column, split = _programs(launch, tiles)
     total = writer.name("total")
@@ -54,6 +64,7 @@ def _one_tile(launch: Launch, tiles: Tiles, roots: Sequence[Root], part: Buffer 
             launch.emitter.bound[product.reduction.value] = places, made
         for root in roots if part is None else ():
             store(launch, tiles, root, number, row, piece)
+        sums.leave(launch, tiles, row, piece)
         launch.flush()
 
 

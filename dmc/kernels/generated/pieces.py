@@ -26,11 +26,12 @@ TRITON = Language(
 
 @dataclass(frozen=True)
 class Piece:
-    """Some columns of a tile: the name of its values, their places, the first column, and the number of columns."""
+    """Some columns of a tile: the name of its values, their places, the first column, maybe as text, and the number of
+    columns."""
 
     name: str
     place: Index
-    first: int
+    first: int | str
     columns: int
 
     def start(self, tiles: Tiles) -> str:
@@ -47,6 +48,7 @@ def pieces_of(launch: Launch, tiles: Tiles, whole: Piece, count: int, language: 
     halves = language.halves.format(name=whole.name, rows=tiles.rows, columns=half)
     writer.raw(f"{', '.join(names)} = {halves}")
     pieces: list[Piece] = []
+    assert isinstance(whole.first, int), "an iteration's piece has no pieces"
     for name, first in zip(names, (whole.first, whole.first + half), strict=True):
         part = Piece(name, ZERO, first, half)
         if count == 2:

@@ -13,6 +13,7 @@ from typing import Any
 
 from dmc.kernels.generated import matmul, ping_pong, pointwise, rows, split, turned
 from dmc.kernels.generated import tiles as tiling
+from dmc.kernels.generated.column_sums import ColumnSums, are_column_sums
 from dmc.kernels.generated.convolutions import convolution_candidates
 from dmc.kernels.generated.emitter import Unbound
 from dmc.kernels.generated.launch import Launch, Root
@@ -95,6 +96,10 @@ class Plan:
         if len(heavy) == 1 and products[0] is not None:
             self._product(products[0], roots)
             return
+        first, *others = reductions
+        if products[0] is not None and are_column_sums(products[0], others) and self._follow(first, others, roots):
+            self._product(products[0], roots, others)
+            return
         signatures = {each.loops.signature for each in reductions}
         if len(signatures) > 1 or any(products):
             raise Unbound(heavy[0])
@@ -170,33 +175,61 @@ class Plan:
         last = self._launch(f"{self.name}: {loops.kept} results from {share.splits} parts each.")
         self._done(last, split.finish(last, share, reductions, wanted, parts))
 
-    def _product(self, product: Product, roots: Sequence[Root]) -> None:
-        value = product.reduction.value
-        fitting = self._after(roots, (math.prod(value.type.shape),), value)
+    def _follow(self, product: Reduction, sums: Sequence[Reduction], roots: Sequence[Root]) -> bool:
+        """Whether sums are of what is computed from a product, and no element in turn depends on one of them."""
+        made = {**self.memory, product.value: self.results[0].buffer}
+        size = math.prod(product.value.type.shape)
+        elements = [root.value for root in roots if math.prod(root.shape) == size]
+        before = [value for each in sums for value in reads(each.value)]
+        return not heavy_values([*elements, *before], made)
+
+    def _product(self, product: Product, roots: Sequence[Root], summed: Sequence[Reduction] = ()) -> None:
+        value, columns = product.reduction.value, product.size("columns")
+        fitting = self._after(roots, (math.prod(value.type.shape), *([columns] if summed else ())), value)
+        wanted = [root for root in fitting if summed and math.prod(root.shape) == columns]
+        fitting = [root for root in fitting if root not in wanted]
         matrices = tiling.matrices_of(product, self.memory)
         candidates = tiling.candidates(product, _is_narrow(product), matrices is not None)
         if not any(each["copied"] for each in candidates):
             candidates = (*convolution_candidates(product, self.memory), *candidates)
+        if summed and any(each["splits"] > 1 for each in candidates):
+            raise Unbound(value)
         chosen = self._choose(candidates)
         tiles = tiling.Tiles.of(product, chosen, matrices).at_corners(chosen, self.memory)
         sizes = " × ".join(str(product.size(kind)) for kind in ("batches", "rows", "columns", "depth"))
         title = f"{self.name}: a product, {sizes} (batches × rows × columns × depth)."
+        parts = [self._scratch(each.held, (tiles.count("rows"), columns)) for each in summed]
+        sums = ColumnSums(tuple(summed), tuple(parts))
+        self._tiled(candidates, tiles, fitting, chosen, title, sums)
+        if summed:
+            last = self._launch(f"{self.name}: {columns} results from {tiles.count('rows')} parts each.")
+            self._done(last, split.finish(last, sums.share(tiles), summed, wanted, parts))
+
+    def _tiled(
+        self,
+        candidates: Sequence[Candidate],
+        tiles: tiling.Tiles,
+        roots: Sequence[Root],
+        chosen: Candidate,
+        title: str,
+        sums: ColumnSums,
+    ) -> None:
         if tiles.groups > 1:
             launch = self._launch(title)
-            call = ping_pong.multiply(launch, tiles, fitting, chosen["pieces"])
+            call = ping_pong.multiply(launch, tiles, roots, chosen, sums)
             if call is not None:
-                self._done(launch, self._with_plain(call, tiles, fitting, chosen, title))
+                self._done(launch, self._with_plain(call, tiles, roots, chosen, title, sums=sums))
                 return
             # What takes its place is a candidate of its own, which counts once.
-            chosen = self.chosen[-1] = next(each for each in candidates if each.get("groups", 1) == 1)
-            tiles = tiling.Tiles.of(product, chosen, matrices)
-        self._tiled(tiles, fitting, chosen, title)
-
-    def _tiled(self, tiles: tiling.Tiles, roots: Sequence[Root], chosen: Candidate, title: str) -> None:
+            rows = chosen["rows"]
+            chosen = self.chosen[-1] = next(
+                each for each in candidates if each.get("groups", 1) == 1 and each["rows"] == rows
+            )
+            tiles = tiling.Tiles.of(tiles.product, chosen, tiles.matrices)
         launch = self._launch(title)
         if tiles.splits == 1:
-            call = matmul.multiply(launch, tiles, roots, None, chosen)
-            self._done(launch, self._with_plain(call, tiles, roots, chosen, title))
+            call = matmul.multiply(launch, tiles, roots, None, chosen, sums)
+            self._done(launch, self._with_plain(call, tiles, roots, chosen, title, sums=sums))
             return
         part = self._scratch("f32", matmul.parts_type(tiles))
         call = matmul.multiply(launch, tiles, (), part, chosen)
@@ -212,11 +245,13 @@ class Plan:
         chosen: Candidate,
         title: str,
         part: Buffer | None = None,
+        sums: ColumnSums = ColumnSums(),
     ) -> Call:
         """The call, with what takes its place where a buffer is not aligned."""
         if not call.views:
             return call
-        return replace(call, plain=matmul.multiply(self._launch(title), tiles.by_threads(), roots, part, chosen))
+        plain = matmul.multiply(self._launch(title), tiles.by_threads(), roots, part, chosen, sums)
+        return replace(call, plain=plain)
 
 
 def _is_narrow(product: Product) -> bool:

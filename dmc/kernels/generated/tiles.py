@@ -135,10 +135,10 @@ def _copied(rows: int, columns: int, warps: int, stages: int, pieces: int, resid
     return candidate(warps, stages, **tiles, copied=1, resident=resident)
 
 
-def _in_turn(pieces: int) -> Candidate:
+def _in_turn(pieces: int, **options: int) -> Candidate:
     """Two groups of warps: while one multiplies, the other computes its epilogue, in so many pieces."""
     tiles = {"rows": 128, "columns": 128, "inner": 64, "splits": 1, "pieces": pieces}
-    return candidate(4, 1, **tiles, copied=1, resident=1, groups=2)
+    return candidate(4, 1, **tiles, copied=1, resident=1, groups=2, **options)
 
 
 # Each of these is the fastest for some product of a transformer on an H100 or H200.
@@ -146,6 +146,7 @@ COPIED = (
     _in_turn(4),
     _in_turn(2),
     _in_turn(1),
+    _in_turn(4, looped=1),
     _copied(128, 256, 8, 3, 4, 1),
     _copied(128, 128, 4, 3, 2, 2),
     _copied(128, 128, 4, 3, 2, 0),

@@ -36,8 +36,10 @@ class Writer:
         self.names: Counter[str] = Counter()
         self.masks: dict[str, str] = {}
         self.declared: dict[str, str] = {}
-        # Narrow numbers by the names of their widened values; names of tiles that are 0 where masked.
+        # Narrow numbers by the names of their widened values; numbers of f32 by the names of what they become in bf16;
+        # names of tiles that are 0 where masked.
         self.widened: dict[str, Value] = {}
+        self.narrowed: dict[str, str] = {}
         self.zeroed: set[str] = set()
 
     @contextmanager

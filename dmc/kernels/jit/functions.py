@@ -115,6 +115,19 @@ def inverse(x):
 
 
 @triton.jit
+def nearest(x):
+    """The nearest number of bf16, in f32."""
+    if _INTERPRETED:
+        return x.to(tl.bfloat16).to(tl.float32)
+    text: tl.constexpr = """
+        cvt.rn.bf16x2.f32 $0, $3, $2;
+        and.b32 $1, $0, 0xffff0000;
+        shl.b32 $0, $0, 16;
+    """
+    return tl.inline_asm_elementwise(text, "=r,=r,r,r", [x], tl.float32, is_pure=True, pack=2)
+
+
+@triton.jit
 def power(x, y):
     """xʸ like C's `pow`, via f64; `y` may be a number."""
     y = tl.zeros_like(x) + y

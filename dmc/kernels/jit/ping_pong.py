@@ -102,6 +102,54 @@ def store(matrix, room, corner, value, waiting: gl.constexpr):
 
 
 @jit
+def fetch(ahead, row, column, piece, group: gl.constexpr, c: gl.constexpr):
+    """Begins to copy a piece of what an epilogue reads. ahead: the matrices, rooms for pieces, and a barrier for each
+    room. row, column: of the tile."""
+    matrices, rooms, landed = ahead
+    place = group * c.ahead + piece % c.ahead
+    width: gl.constexpr = c.columns // c.pieces
+    barrier = landed.index(place)
+    mbarrier.expect(barrier, c.ahead_bytes)
+    corner = [row * c.rows, column * c.columns + piece * width]
+    for i in gl.static_range(len(matrices)):
+        tma.async_copy_global_to_shared(matrices[i], corner, barrier, rooms[i].index(place))
+
+
+@jit
+def fetch_later(ahead, row, column, piece, group: gl.constexpr, c: gl.constexpr):
+    """Begins to copy the piece that comes into the room of piece number `piece`, which was read."""
+    if piece + c.ahead < c.pieces:
+        fetch(ahead, row, column, piece + c.ahead, group, c)
+
+
+@jit
+def wait(ahead, piece, turn, group: gl.constexpr, c: gl.constexpr):
+    """Waits for a piece of the tile that is number `turn` of the group."""
+    _, _, landed = ahead
+    used = turn * (c.pieces // c.ahead) + piece // c.ahead
+    mbarrier.wait(landed.index(group * c.ahead + piece % c.ahead), used & 1)
+
+
+@jit
+def read(ahead, number: gl.constexpr, corner, piece, group: gl.constexpr, like, c: gl.constexpr):
+    """A piece of matrix `number`, as a tile such as `like`."""
+    _, rooms, _ = ahead
+    return rooms[number].index(group * c.ahead + piece % c.ahead).load(like.type.layout)
+
+
+@jit
+def add_rows(sums, first, value, most: gl.constexpr):
+    """Stores the sums of a tile's columns, of which the first is number `first` of `sums`. most: how many there are
+    in all; 0 where no tile has more."""
+    columns = first + gl.arange(0, value.shape[1], gl.SliceLayout(0, value.type.layout))
+    total = gl.sum(value, 0)
+    if most:
+        gl.store(sums + columns, total, mask=columns < most)
+    else:
+        gl.store(sums + columns, total)
+
+
+@jit
 def _tile(number, c: gl.constexpr):
     group = number // (_TOGETHER * c.across)
     height = gl.minimum(c.down - group * _TOGETHER, _TOGETHER)
@@ -145,9 +193,22 @@ def _factors(rooms, slot, c: gl.constexpr):
 
 
 @jit
+def _leave(total, rooms, first: gl.constexpr, pieces: gl.constexpr):
+    """Stores the pieces of a tile from room number `first` on."""
+    if pieces == 1:
+        rooms.index(first).store(total.to(rooms.dtype))
+    else:
+        left, right = halves(total)
+        _leave(left, rooms, first, pieces // 2)
+        _leave(right, rooms, first + pieces // 2, pieces // 2)
+
+
+@jit
 def _compute(
     memory,
     staging,
+    ahead,
+    products,
     rooms,
     barriers,
     finish: gl.constexpr,
@@ -158,10 +219,13 @@ def _compute(
     empty, ready, turns = barriers
     rows: gl.constexpr = c.rows
     columns: gl.constexpr = c.columns
+    slots: gl.constexpr = c.ahead
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, columns, 16])
     turn = 0
     for number in range(gl.program_id(0) + group * c.programs, c.down * c.across, 2 * c.programs):
         row, column = _tile(number, c)
+        for i in gl.static_range(slots):
+            fetch(ahead, row, column, i, group, c)
         mbarrier.wait(turns.index(group), (turn & 1) ^ (1 - group))
         begin = (2 * turn + group) * c.steps
         total = gl.zeros([rows, columns], gl.float32, layout)
@@ -179,30 +243,43 @@ def _compute(
         total = warpgroup_mma_wait(0, deps=(total,))
         mbarrier.arrive(empty.index((begin + c.steps - 1) % c.in_flight), count=1)
         turn += 1
-        finish(total, row, column, memory, staging, group)
+        if c.looped:
+            pieces: gl.constexpr = c.pieces
+            _leave(total, products, pieces * group, pieces)
+            like: gl.constexpr = piece(total, pieces).type.layout
+            for i in range(pieces):
+                part = products.index(pieces * group + i).load(like)
+                finish(part, row, column, memory, staging, ahead, turn - 1, group, i)
+        else:
+            finish(total, row, column, memory, staging, ahead, turn - 1, group, 0)
     tma.store_wait(0)
 
 
 @jit
-def _compute_first(first, second, memory, staging, rooms, barriers, finish: gl.constexpr, c: gl.constexpr):
-    _compute(memory, staging, rooms, barriers, finish, c, 0)
+def _compute_first(
+    first, second, memory, staging, ahead, products, rooms, barriers, finish: gl.constexpr, c: gl.constexpr
+):
+    _compute(memory, staging, ahead, products, rooms, barriers, finish, c, 0)
 
 
 @jit
-def _compute_second(first, second, memory, staging, rooms, barriers, finish: gl.constexpr, c: gl.constexpr):
-    _compute(memory, staging, rooms, barriers, finish, c, 1)
+def _compute_second(
+    first, second, memory, staging, ahead, products, rooms, barriers, finish: gl.constexpr, c: gl.constexpr
+):
+    _compute(memory, staging, ahead, products, rooms, barriers, finish, c, 1)
 
 
 @jit
-def _copy_all(first, second, memory, staging, rooms, barriers, finish: gl.constexpr, c: gl.constexpr):
+def _copy_all(first, second, memory, staging, ahead, products, rooms, barriers, finish: gl.constexpr, c: gl.constexpr):
     _copy(first, second, rooms, barriers, c)
 
 
 @jit
-def multiply(first, second, memory, results, finish: gl.constexpr, c: gl.constexpr):
+def multiply(first, second, memory, results, operands, finish: gl.constexpr, c: gl.constexpr):
     """The product of the matrices `first` and `second`, of which tiles go to `finish`.
 
     memory: what `finish` reads and writes. results: the matrices that it stores by way of rooms in shared memory.
+    operands: those that it reads there, copied while its group multiplies.
     """
     in_flight: gl.constexpr = c.in_flight
     left = gl.allocate_shared_memory(first.dtype, [in_flight] + first.block_type.shape, first.layout)
@@ -213,6 +290,25 @@ def multiply(first, second, memory, results, finish: gl.constexpr, c: gl.constex
         staging = staging + (
             gl.allocate_shared_memory(result.dtype, [2 * c.ring] + result.block_type.shape, result.layout),
         )
+    slots: gl.constexpr = 2 * c.ahead
+    copies = ()
+    landed = ()
+    if slots:
+        for i in gl.static_range(len(operands)):
+            operand = operands[i]
+            copies = copies + (
+                gl.allocate_shared_memory(operand.dtype, [slots] + operand.block_type.shape, operand.layout),
+            )
+        landed = gl.allocate_shared_memory(gl.int64, [slots, 1], mbarrier.MBarrierLayout())
+        for i in gl.static_range(slots):
+            mbarrier.init(landed.index(i), count=1)
+    ahead = (operands, copies, landed)
+    products = ()
+    if c.looped:
+        # As results of the same type are stored.
+        width: gl.constexpr = c.columns // c.pieces
+        layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([c.rows, width], first.dtype)
+        products = gl.allocate_shared_memory(first.dtype, [2 * c.pieces, c.rows, width], layout)
     empty = gl.allocate_shared_memory(gl.int64, [in_flight, 1], mbarrier.MBarrierLayout())
     ready = gl.allocate_shared_memory(gl.int64, [in_flight, 1], mbarrier.MBarrierLayout())
     turns = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
@@ -226,9 +322,9 @@ def multiply(first, second, memory, results, finish: gl.constexpr, c: gl.constex
     barriers = (empty, ready, turns)
     gl.warp_specialize(
         [
-            (_compute_first, (first, second, memory, staging, rooms, barriers, finish, c)),
-            (_compute_second, (first, second, memory, staging, rooms, barriers, finish, c)),
-            (_copy_all, (first, second, memory, staging, rooms, barriers, finish, c)),
+            (_compute_first, (first, second, memory, staging, ahead, products, rooms, barriers, finish, c)),
+            (_compute_second, (first, second, memory, staging, ahead, products, rooms, barriers, finish, c)),
+            (_copy_all, (first, second, memory, staging, ahead, products, rooms, barriers, finish, c)),
         ],
         [4, 1],
         [_REGISTERS, _FEW_REGISTERS],

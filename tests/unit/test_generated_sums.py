@@ -1,0 +1,60 @@
+"""Sums over the rows of what an epilogue computes from a product, in Triton's interpreter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmc.kernels.generated import generate
+from tests.generated_regions import assert_right, regions_of, sample, shaped
+from tests.triton_interpreter import interpret
+from tests.unit.test_generated_kernels import FEW
+
+IN_TURN = "ping_pong.add_rows(part0_at + tile_row * "
+
+
+@FEW
+@given(st.integers(4, 300), st.integers(4, 200), st.sampled_from([8, 40, 100]), st.booleans())
+def test_sums_over_the_rows_of_a_product(context: Any, rows: int, columns: int, depth: int, special: bool) -> None:
+    generated = assert_right(shaped("sums", m=rows, n=columns, k=depth), special=special)
+    assert all(len(recipe.calls) == 2 for recipe in generated.recipes)
+    shapes = {recipe.scratch[0].shape for recipe in generated.recipes}
+    assert all(shape[1] == columns and shape[0] < max(rows // 16, 2) for shape in shapes), shapes
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4220, 1024), (4224, 1032)])
+def test_groups_of_warps_in_turn_leave_sums(context: Any, rows: int, columns: int) -> None:
+    """Of tiles that rows, or columns, do not fill."""
+    generated = assert_right(shaped("sums", m=rows, n=columns, k=32), every=False)
+    sources = [recipe.calls[0].source for recipe in generated.recipes]
+    assert IN_TURN in sources[0] and any("tl.sum(" in each and IN_TURN not in each for each in sources)
+    # Nothing is written in the place of the sums, so that no barrier is necessary for them.
+    assert all(len(recipe.scratch) == 1 for recipe in generated.recipes)
+
+
+def test_every_way_to_leave_sums_gives_the_same(context: Any) -> None:
+    assert_right(shaped("sums", m=2052, n=2100, k=16), special=True)
+
+
+def test_a_tile_copied_by_threads_leaves_them_too(context: Any) -> None:
+    """What takes the place of a kernel where a buffer is not aligned."""
+    module = shaped("sums", m=4224, n=1024, k=32)
+    generated = generate(regions_of(module)["region"])
+    recipe = generated.recipes[0]
+    plain = recipe.calls[0].plain
+    assert plain is not None and "tl.sum(" in plain.source and not plain.views
+    operands = sample(generated.problem.operands, 0)
+    every = (recipe, replace(recipe, calls=(plain, *recipe.calls[1:])))
+    one, other = (interpret(generated.problem, each, operands) for each in every)
+    assert all(torch.equal(a, b) for a, b in zip(one[:2], other[:2], strict=True))
+    torch.testing.assert_close(one[2], other[2], rtol=1e-5, atol=1e-5)
+
+
+def test_a_product_in_parts_is_added_up_before(context: Any) -> None:
+    generated = assert_right(shaped("sums", m=40, n=70, k=1100))
+    assert all(len(recipe.calls) > 2 for recipe in generated.recipes)
