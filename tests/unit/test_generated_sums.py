@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmc.kernels.generated import generate
-from tests.generated_regions import assert_right, regions_of, sample, shaped
+from dmc.kernels.generated import generate, tiles
+from tests.generated_regions import assert_right, region, regions_of, sample, shaped
 from tests.triton_interpreter import interpret
-from tests.unit.test_generated_kernels import FEW
+from tests.unit.test_generated_kernels import FEW, SQUARE
 
 IN_TURN = "ping_pong.add_rows(part0_at + tile_row * "
 
@@ -58,3 +58,12 @@ def test_a_tile_copied_by_threads_leaves_them_too(context: Any) -> None:
 def test_a_product_in_parts_is_added_up_before(context: Any) -> None:
     generated = assert_right(shaped("sums", m=40, n=70, k=1100))
     assert all(len(recipe.calls) > 2 for recipe in generated.recipes)
+
+
+def test_what_an_epilogue_reads_is_copied_ahead(context: Any, monkeypatch: Any) -> None:
+    """A factor, too, which then is not overwritten."""
+    monkeypatch.setattr(tiles, "_PROCESSORS", 2)
+    module = region(SQUARE)
+    generated = assert_right(module, every=False, special=True)
+    first = generated.recipes[0]
+    assert "ping_pong.read(ahead, 0, [" in first.calls[0].source and not first.in_place

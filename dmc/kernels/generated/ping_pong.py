@@ -61,6 +61,8 @@ def multiply(launch: Launch, tiles: Tiles, roots: Sequence[Root], chosen: Candid
     factors = left.tiles(launch, (tiles.rows, tiles.inner)), right.tiles(launch, (tiles.columns, tiles.inner))
     operands = [launch.descriptor(launch.memory[value], _view(tiles, epilogue)) for value in epilogue.ahead]
     lines = _finish(launch, tiles, roots, epilogue, sums)
+    # What is copied ahead is read as if it did not change: no result may be written in its place.
+    launch.emitter.loads += [(value, ZERO) for value in epilogue.ahead if epilogue.slots]
     if any(_PLACED.search(line) for line in lines):
         return None
     found = launch.parameters([*lines, *factors, *operands])
@@ -122,13 +124,15 @@ def _fitting(
     if chosen.get("looped", 0) and not narrow:
         return None
     ahead = _read_in_tiles(probe, tiles)
-    whole = [replace(plain, ahead=ahead, slots=pieces)] if ahead and not narrow else []
-    # One loop copies ahead in turn, and has a room for each result.
     few = replace(plain, ahead=ahead, slots=min(pieces, 2) if ahead else 0)
-    tried = [replace(few, ring=1, narrow=narrow), replace(plain, ring=1, narrow=narrow)] if narrow else []
-    least = {id(each): _LEAST_IN_FLIGHT + 1 for each in whole}
-    every = (*tried, *whole, few, plain)
-    return next((each for each in every if each.in_flight(tiles, roots) >= least.get(id(each), _LEAST_IN_FLIGHT)), None)
+    if narrow:
+        # A loop copies ahead in turn, and has a room for each result.
+        looped = [replace(each, ring=1, narrow=narrow) for each in (few, plain)]
+        return next((each for each in looped if each.in_flight(tiles, roots) >= _LEAST_IN_FLIGHT), None)
+    # What is copied ahead must not let the tensor cores wait for factors.
+    copied = (replace(few, slots=pieces), few, replace(few, ring=1)) if ahead else ()
+    found = [each for each in copied if each.in_flight(tiles, roots) > _LEAST_IN_FLIGHT]
+    return next((each for each in (*found, plain) if each.in_flight(tiles, roots) >= _LEAST_IN_FLIGHT), None)
 
 
 def _is_long(lines: Sequence[str], pieces: int) -> bool:
