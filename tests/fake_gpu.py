@@ -117,16 +117,22 @@ class Others:
 
 
 def session_on(
-    device: Device, peers: Any = None, is_captured: bool = True, *commands: Command, space: Space = "device"
+    device: Device,
+    peers: Any = None,
+    is_captured: bool = True,
+    *commands: Command,
+    space: Space = "device",
+    inputs: Space = "pinned_host",
 ) -> ReplaySession:
-    """A session of one tensor of state, in a memory space, whose program has these commands."""
+    """A session of one tensor of state, in a memory space, whose program has these commands. inputs: where these are."""
     slots = (
         Slot("w", "parameter", "f32", (4,), Range(space, 0, 16)),
-        Slot("x", "batch", "f32", (2,), Range("pinned_host", 0, 8)),
+        Slot("x", "batch", "f32", (2,), Range(inputs, 0, 8)),
         Slot("loss", "output", "f32", (), Range("pinned_host", 256, 4)),
     )
     arenas: dict[Space, int] = {"device": 256, "pinned_host": 512}
-    arenas.setdefault(space, 256)
+    for each in (space, inputs):
+        arenas.setdefault(each, 256)
     program = Program(0, arenas, (Lane("compute", "compute"),), slots, commands)
     signature = Signature(
         state=(StateSpec("w@0", "f32", (4,)),),

@@ -12,12 +12,13 @@ from torch import nn
 
 import dmc
 from dmc.api import compile_artifact
-from dmc.errors import ArtifactError, DmcError
+from dmc.errors import ArtifactError, DmcError, ProofError
 from dmc.kernels.generated import Declined
 from dmc.lowering import native
 from dmc.machine import cost_table_hash, machine, write_machine
 from dmc.observer import RecordingObserver
 from dmc.program import Launch
+from dmc.proof import verify
 from dmc.runtime import Artifact, Step
 
 EXAMPLE = (torch.linspace(-1, 1, 32).reshape(4, 8), torch.linspace(0, 1, 16).reshape(4, 4))
@@ -63,6 +64,24 @@ def test_a_cap_that_is_too_small_is_refused_with_one_that_works(plain: Artifact)
     assert "512  parameter      0.weight" in str(refusal.value)
     smallest = int(refusal.value.hint.split("memory_cap=")[1].split(",")[0])
     assert compile_artifact(**_options(memory_cap=smallest)).certificate.caps == {"device": smallest}
+
+
+def test_a_cap_of_a_gpu_covers_the_inputs_of_two_calls() -> None:
+    artifact = compile_artifact(**_options(target="cuda"))
+    arenas = artifact.job.programs[0].arenas
+    given = [slot.range for slot in artifact.job.programs[0].slots if slot.role in ("batch", "control")]
+    assert {each.space for each in given} == {"staged"} and arenas["staged"] >= max(each.end for each in given)
+    room = arenas["device"] + 2 * arenas["staged"]
+    within = compile_artifact(**_options(target="cuda", memory_cap=room))
+    within.certificate.check(within.job, within.modules, within.code)
+    with pytest.raises(DmcError, match="the step: needs") as refusal:
+        compile_artifact(**_options(target="cuda", memory_cap=room // 2))
+    smallest = int(refusal.value.hint.split("memory_cap=")[1].split(",")[0])
+    tight = compile_artifact(**_options(target="cuda", memory_cap=smallest)).job.programs[0].arenas
+    assert tight["device"] + 2 * tight["staged"] <= smallest
+    with pytest.raises(ProofError, match=rf"has {room} bytes; {room - 1} are allowed") as caught:
+        verify(within.job, {"device": room - 1})
+    assert caught.value.property == "V8"
 
 
 def test_a_file_whose_plan_was_changed_is_refused(plain: Artifact, tmp_path: Path) -> None:
