@@ -18,6 +18,7 @@ import argparse
 import contextlib
 import json
 import os
+import random
 import re
 import resource
 import signal
@@ -79,9 +80,7 @@ class Job:
 
     def run(self, fault: str = "", checkpoints: str = "") -> list[subprocess.CompletedProcess[str]]:
         """Trains on two GPUs until the first rank has ended."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = _free_port()
         files = [self.file, *([self.second] if self.second else [])]
         processes = [self._start(rank, file, port, fault, checkpoints) for rank, file in enumerate(files)]
         # What is late is killed, and so has another exit code than 1.
@@ -192,6 +191,15 @@ def _essence(said: str) -> str:
 
 def _fatal(said: str) -> list[str]:
     return [line for line in said.splitlines() if "terminate called" in line or "Fatal" in line]
+
+
+def _free_port() -> int:
+    """A port that no connection is given by chance before it is listened on: Linux takes those from 32768 on."""
+    while True:
+        port = random.randrange(20000, 32768)
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
 
 
 def _resumes(job: Job, checkpoints: str) -> bool:

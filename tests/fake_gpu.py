@@ -124,7 +124,10 @@ def session_on(
     space: Space = "device",
     inputs: Space = "pinned_host",
 ) -> ReplaySession:
-    """A session of one tensor of state, in a memory space, whose program has these commands. inputs: where these are."""
+    """A session of one tensor of state, in a memory space, whose program has these commands.
+
+    inputs: the memory space of these.
+    """
     slots = (
         Slot("w", "parameter", "f32", (4,), Range(space, 0, 16)),
         Slot("x", "batch", "f32", (2,), Range(inputs, 0, 8)),

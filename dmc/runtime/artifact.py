@@ -13,7 +13,7 @@ import numpy as np
 import safetensors
 
 from dmc.errors import ArtifactError, StateError
-from dmc.program import Job
+from dmc.program import DEVICE, STAGED, Job, device_bytes
 from dmc.program.certificate import Certificate
 from dmc.program.code import DeviceCode
 from dmc.runtime.container import read_container, write_container
@@ -77,6 +77,13 @@ class Artifact:
     def names(self) -> list[str]:
         """The names of all programs."""
         return [TRAINING, *self.programs]
+
+    @property
+    def device_bytes(self) -> int:
+        """The device memory that the fullest rank needs. All programs share an arena, but not inputs."""
+        peaks = [each.job.peaks() for each in (self, *self.programs.values())]
+        shared, staged = max(each.get(DEVICE, 0) for each in peaks), sum(each.get(STAGED, 0) for each in peaks)
+        return device_bytes({DEVICE: shared, STAGED: staged})
 
     def program(self, name: str, place: str) -> Artifact:
         """The program of this name, with the state. Raises ArtifactError about `place` where there is none."""

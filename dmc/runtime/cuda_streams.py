@@ -45,9 +45,7 @@ class CudaStreams:
 
     def __init__(self, cupy: Any, driver: Any) -> None:
         self._libraries = cupy, driver
-        self._driver = driver
-        self._cuda = cupy.cuda
-        self._runtime = cupy.cuda.runtime
+        self._driver, self._cuda, self._runtime = driver, cupy.cuda, cupy.cuda.runtime
         self._streams: list[Any] = []
         self._entries: dict[tuple[str, str], Any] = {}
         self._products: dict[Product, Any] = {}
@@ -78,7 +76,6 @@ class CudaStreams:
             self._entries[key] = entry
             if dispatch.shared > _FREE_SHARED:
                 self._allow_shared(entry, dispatch)
-
         products = [step for steps in code.kernels.values() for step in steps if isinstance(step, Product)]
         if products:
             self._products = {each: self._library.prepared(each) for each in products}
@@ -87,11 +84,6 @@ class CudaStreams:
     def _side(self) -> Any:
         """The stream that inputs are copied on."""
         return self._cuda.Stream(non_blocking=True)
-
-    @cached_property
-    def _sent(self) -> Any:
-        """The event of the last copy there."""
-        return self._cuda.Event(disable_timing=True)
 
     @cached_property
     def _library(self) -> Library:
@@ -194,11 +186,11 @@ class CudaStreams:
 
     def send(self, target: int, source: int, length: int) -> None:
         """Copies pinned memory to the device beside what is queued; lane 0 waits for it before what follows."""
+        sent = self._cuda.Event(disable_timing=True)
         with self._reported():
-            to_device = self._runtime.memcpyHostToDevice
-            self._runtime.memcpyAsync(target, source, length, to_device, self._side.ptr)
-            self._sent.record(self._side)
-            self.main.wait_event(self._sent)
+            self._runtime.memcpyAsync(target, source, length, self._runtime.memcpyHostToDevice, self._side.ptr)
+            sent.record(self._side)
+            self.main.wait_event(sent)
 
     def fill(self, lane: int, target: int, length: int, pattern: bytes) -> None:
         """See `dmc.runtime.replay.Streams`."""
@@ -260,13 +252,11 @@ class CudaStreams:
 
     def seconds(self, launch: Callable[[], None]) -> float:
         """How long a captured graph, launched by `launch`, takes by the device's own clock."""
-        begin, end = self._cuda.Event(), self._cuda.Event()
-        with self._reported():
-            begin.record(self.main)
-            launch()
-            end.record(self.main)
-            end.synchronize()
-        return 1e-3 * self._cuda.get_elapsed_time(begin, end)
+        begin = self.stamp(0)
+        launch()
+        end = self.stamp(0)
+        self.drain()
+        return 1e-9 * self.elapsed_ns(begin, end)
 
     def stamp(self, lane: int) -> Any:
         """Records an event that takes the time, also as a node of a graph that is being captured."""

@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 
 from dmc.errors import ArtifactError, InputError, NonFiniteLossError, VerificationError
-from dmc.program import DEVICE, STAGED, device_bytes
 from dmc.runtime import state as states
 from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, check_state
 from dmc.runtime.checks import LearningRates, check_artifact, in_order, rates_of
@@ -88,11 +87,7 @@ class Step:
         self._artifact = dataclasses.replace(artifact, state=())
         self._default_rates = rates_of(artifact.signature.learning_rates, artifact.signature)
         self._verifies = False
-        every = (artifact, *artifact.programs.values())
-        peaks = [each.job.peaks() for each in every]
-        # All programs share an arena, but not inputs.
-        shared, staged = max(each.get(DEVICE, 0) for each in peaks), sum(each.get(STAGED, 0) for each in peaks)
-        self.device_bytes = device_bytes({DEVICE: shared, STAGED: staged})
+        self.device_bytes = artifact.device_bytes
         self._state = HeldState(artifact.signature.state, opened.ranks, opened.session, opened.peers)
         self._counter = next(i for i, spec in enumerate(artifact.signature.state) if spec.role == "counter")
 

@@ -30,15 +30,16 @@ def test_state_is_on_the_device_before_a_step_begins() -> None:
 def test_inputs_are_sent_while_the_step_before_runs() -> None:
     device = Device()
     # The step reads them where they were sent.
-    read = Move(0, Range("staged", 0, 8), Range("device", 128, 8))
+    read = Move(0, Range("staged", 0, 8), Range("device", 0, 8))
     session = session_on(device, None, False, read, inputs="staged")
     device.calls.clear()
     for number in (1, 2, 3):
         session.issue([], [np.full(2, number, np.float32), np.zeros((0, 3), np.float32)])
-        (seen,) = np.frombuffer(session._shared["device"], np.float32, 1, 128)
-        assert seen == number
     sent, run = ["memcpyAsync", "record", "wait_event"], ["memcpyAsync", "record"]
-    assert device.calls == [*sent, *run, *sent, *run, "synchronize", *sent, *run], "only the call before is waited for"
+    assert device.calls == [*sent, *run, *sent, *run, "synchronize", *sent, *run], (
+        "a call waits for that before the last"
+    )
+    assert session.read_state(0).tolist() == [3, 3, 1, 1]
 
 
 def test_a_device_that_fails_is_an_error_of_the_step_and_can_be_closed() -> None:

@@ -11,7 +11,7 @@ from math import prod
 from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.cost import has_function
 from dmc.analysis.kernels.graph import Graph, Kind
-from dmc.analysis.kernels.groups import Group, Refusal
+from dmc.analysis.kernels.groups import Group, Refusal, is_summed
 from dmc.analysis.kernels.reads import ORDER, memory_reads, sources
 from dmc.analysis.kernels.shapes import Loops, loops_of
 from dmc.analysis.kernels.traded import Traded
@@ -40,8 +40,7 @@ def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0, own
 
     A kernel has at most `most_values` operands and results, unless one operation has more. Small kernels that have
     nothing in common are joined up to `most_joined`. own: whether dmc's own code computes the kernels: it fuses
-    concatenations with what they read. Linear in the number of operations but for a heap, if values have few
-    readers.
+    concatenations with what they read. Linear in operations but for a heap, if values have few readers.
     """
     merging = _Merging(graph, most_values, own)
     merging.run()
@@ -58,8 +57,7 @@ class _Merging:
         # What dmc's own kernels fuse in other ways.
         self.functions = {number for number in self.nodes if own and graph.fact(has_function, number)}
         self.groups: dict[int, Group] = {}
-        self.values = Traded()
-        self.joined = functools.cache(functools.partial(Loops.joined, own=own))
+        self.values, self.joined = Traded(), functools.cache(functools.partial(Loops.joined, own=own))
         self.readers: dict[int, set[int]] = {}
         self.held = {self.values.number(graph.base(value)) for value in graph.returned}
         # What keeps two clusters apart; nodes that read a value in another order than it is written; their results.
@@ -172,7 +170,7 @@ class _Merging:
             return "a result that others read before a movement arrives"
         if len(reads) + len(writes) > self.most_values:
             return f"more than {self.most_values} operands and results"
-        if loops.sums_rows and not self._is_summed(one, other, writes):
+        if loops.sums_rows and not is_summed(one, other, self.functions, writes):
             return "a product and a reduction"
         computes = not self.functions.isdisjoint((*one.members, *other.members))
         if any(not loops.may_give(self.values.elements[value], computes) for value in writes):
@@ -217,16 +215,6 @@ class _Merging:
             if any(self.values.number(self.graph.base(value)) in after for value in self.graph.reads[number]):
                 after.update(map(self.values.number, self.graph.ops[number].results))
         return all(value in after for value in writes)
-
-    def _is_summed(self, one: Group, other: Group, writes: set[int]) -> bool:
-        """Whether a product is followed by a function of it and sums over its rows, and leaves memory thereby."""
-        assert one.loops is not None and other.loops is not None
-        if one.loops.sums_rows or other.loops.sums_rows:
-            return True
-        if not one.loops.product or self.functions.isdisjoint(other.members):
-            return False
-        between = one.writes & other.reads
-        return bool(between) and between.isdisjoint(writes)
 
     def _is_faster_apart(self, epilogue: Group) -> bool:
         """Whether a function after a product is better fused with sums over columns that read it, as a bias's gradient.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -59,3 +59,16 @@ class Group:
     def sums_columns(self) -> bool:
         """Whether it adds up over other dimensions than the last."""
         return self.loops is not None and self.loops.columns is not None
+
+
+def is_summed(one: Group, other: Group, functions: Collection[int], writes: Collection[int]) -> bool:
+    """Whether sums over the rows of a product may join it: together with a function of it that is what they add up.
+
+    functions: the operations that compute one. writes: what both kernels write together; the product is not among it.
+    """
+    assert one.loops is not None and other.loops is not None
+    if one.loops.sums_rows or other.loops.sums_rows:
+        return True
+    between = one.writes & other.reads
+    has_function = any(each in functions for each in other.members)
+    return bool(one.loops.product and has_function and between) and between.isdisjoint(writes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import secrets
 import socket
+import sys
 import threading
 from multiprocessing.managers import BaseManager
 from typing import Any
@@ -95,7 +96,11 @@ def serve_board(host: str, secret: bytes) -> tuple[str, int]:
 
 
 def meet_through_mpi(world: World) -> BoardKeys:
-    """The board of rank 0. Raises DmcError if mpi4py is not installed, or disagrees with the launcher about ranks."""
+    """The board of rank 0. Raises DmcError if mpi4py is not installed, or disagrees with the launcher about ranks.
+
+    MPI is done with afterwards, unless the program had imported mpi4py before.
+    """
+    is_own = "mpi4py.MPI" not in sys.modules
     try:
         mpi: Any = importlib.import_module("mpi4py.MPI")
     except (ImportError, RuntimeError) as error:
@@ -114,8 +119,13 @@ def meet_through_mpi(world: World) -> BoardKeys:
     board = ((name, serve_board(served, secret)[1]), secret) if world.rank == 0 else None
     address, secret = everyone.bcast(board)
     try:
-        return BoardKeys(address, secret)
+        keys = BoardKeys(address, secret)
     except OSError as error:
         fact = f"cannot reach rank 0 at {address[0]}:{address[1]} ({error})"
         hint = "let hosts reach each other by name, or set MASTER_ADDR and MASTER_PORT to use PyTorch instead"
         raise DmcError(f"rank {world.rank}", fact, hint) from error
+    everyone.Barrier()
+    if is_own:
+        # At the end of a process that has failed MPI would wait for the others, which wait for its board.
+        mpi.Finalize()
+    return keys

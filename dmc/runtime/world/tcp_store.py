@@ -29,8 +29,10 @@ class TcpKeys:
                 multi_tenant=True,
             )
         except (RuntimeError, ValueError) as error:
-            fact = f"{self.where} cannot be reached within {timeout_s:g} s"
-            raise DmcError(f"rank {world.rank}", fact, hint="check MASTER_ADDR and MASTER_PORT") from error
+            what = "opened" if serves else f"reached within {timeout_s:g} s"
+            why = str(error).partition("\n")[0]
+            hint = "check MASTER_ADDR and MASTER_PORT: another program may use the port"
+            raise DmcError(f"rank {world.rank}", f"{self.where} cannot be {what} ({why})", hint) from error
 
     def set(self, key: str, value: bytes) -> None:
         """See `Keys.set`."""
