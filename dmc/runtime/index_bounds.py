@@ -26,9 +26,11 @@ def check_indices(bounds: Sequence[IndexBound], specs: Sequence[TensorSpec], bat
 
 def _check(bound: IndexBound, indices: np.ndarray) -> None:
     read = indices[tuple(slice(first, end) for first, end in bound.box)]
-    if not read.size or (read.min() >= 0 and read.max() < bound.size):
+    # Without its sign a negative number is large: one pass finds both.
+    unsigned = read.astype(np.int64, copy=False).view(np.uint64)
+    if not read.size or unsigned.max() < bound.size:
         return
-    wrong = (read < 0) | (read >= bound.size)
+    wrong = unsigned >= bound.size
     if bound.ignored is not None:
         wrong &= read != bound.ignored
     if not wrong.any():

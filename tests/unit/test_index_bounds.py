@@ -1,0 +1,36 @@
+"""Indices out of range are refused, whatever their type."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmc.errors import InputError
+from dmc.runtime.index_bounds import check_indices
+from dmc.runtime.signature import IndexBound, TensorSpec
+
+TYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "ui8": np.uint8}
+
+
+@given(
+    st.sampled_from(sorted(TYPES)),
+    st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=6),
+    st.sampled_from([1, 100, 128, 256, 50257]),
+    st.sampled_from([None, -100]),
+)
+def test_one_that_is_out_of_range_is_refused(name: str, numbers: list[int], size: int, ignored: int | None) -> None:
+    limits = np.iinfo(TYPES[name])
+    # Near the ends of the type and of the range, too.
+    near = [int(limits.min), int(limits.max), size - 1, size, -1, -100]
+    values = [each for each in (*numbers, *near) if limits.min <= each <= limits.max]
+    for kept in ([each for each in values if 0 <= each < size or each == ignored], values):
+        array = np.array(kept, TYPES[name]).reshape(1, -1)
+        bound = IndexBound("x", "an embedding", size, ignored, ((0, 1), (0, array.shape[1])))
+        specs = [TensorSpec("x", name, array.shape)]
+        if all(0 <= each < size or each == ignored for each in kept):
+            check_indices([bound], specs, [array])
+            continue
+        with pytest.raises(InputError, match="out of the range of an embedding"):
+            check_indices([bound], specs, [array])
