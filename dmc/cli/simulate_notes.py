@@ -1,10 +1,13 @@
-"""Caveats of a simulation: the machine and the number of ranks for which the step was planned."""
+"""Caveats of a simulation: the machine and the number of ranks for which the step was planned, and its inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dmc.machine import Machine, cost_table_hash, machine, machine_names
+from dmc.machine.cost import move_ns
+from dmc.program import DEVICE, PINNED_HOST, STAGED
+from dmc.program.sizes import size_text
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.signature import Signature
 from dmc.simulator import Simulation
@@ -14,6 +17,7 @@ def notes(artifact: Artifact, simulation: Simulation) -> Iterator[str]:
     """Differences between the plan and what is simulated, as sentences; empty if there are none."""
     yield from _of_machine(artifact, simulation.machine)
     yield from _of_ranks(artifact.signature, simulation)
+    yield from _of_inputs(simulation)
 
 
 def _of_machine(artifact: Artifact, played: Machine) -> Iterator[str]:
@@ -24,6 +28,15 @@ def _of_machine(artifact: Artifact, played: Machine) -> Iterator[str]:
     name = known[0] if known else "a machine with figures that are not known here"
     hint = f'compile with machine="{played.name}" to plan for it'
     yield f"planned for {name}: order and overlap suit that machine; {hint}"
+
+
+def _of_inputs(simulation: Simulation) -> Iterator[str]:
+    """They are copied while the step before runs, which the simulation does not show."""
+    size = max(each.arenas.get(STAGED, 0) for each in simulation.job.programs)
+    ns = move_ns(simulation.machine, PINNED_HOST, DEVICE, size) if size else 0.0
+    if ns > simulation.step_ns:
+        fact = f"copying {size_text(size)} of inputs to the device takes {ns / 1e6:.2f} ms, longer than the step"
+        yield f"{fact}: steps follow one another as fast as their inputs"
 
 
 def _of_ranks(signature: Signature, simulation: Simulation) -> Iterator[str]:
