@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from dmc import dialect as dm
 from dmc._mlir import ir
+from dmc.analysis.kernels.casts import WIDEN, is_cast
 from dmc.analysis.requests.settings import memory_cap_of, target_of
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.dialect.plan import element_bytes
@@ -126,6 +127,8 @@ class _Split:
         """Lets the product of a chunk wait for all of the chunk before it, whose logits are gone then."""
         product = self.head.parts[0]
         rows, dim = product.op.operands[0], product.dims[0]
+        if not isinstance(rows.owner, ir.Block) and is_cast(rows.owner.operation, WIDEN):
+            rows = rows.owner.operands[0]
         own = pieces.of(rows, dim)
         for value in (*self.totals.values(), *(each[-1] for each in self.parts.values())):
             own = ir.Operation.create(FUSION_BARRIER, [own.type], [own, value]).results[0]

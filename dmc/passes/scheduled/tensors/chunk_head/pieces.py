@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dmc._mlir import ir
+from dmc.analysis.kernels.casts import WIDEN, is_cast
 from dmc.passes.shared.loops import PARALLEL, loops, scalar
 from dmc.passes.shared.slices import slice_from
 
@@ -43,6 +44,9 @@ class Pieces:
             return ir.Operation.create(EMPTY, [self._type(value, dim)]).results[0]
         if owner is not None and owner.name == FILL:
             return self.compute(owner, {1: dim}, {0: dim}).results[0]
+        if owner is not None and is_cast(owner, WIDEN):
+            # In memory it would be wide, and a product that reads it a product of wide numbers.
+            return self.compute(owner, {0: dim, 1: dim}, {0: dim}).results[0]
         type_ = self._type(value, dim)
         offsets = [self.index * size if i == dim else 0 for i, size in enumerate(type_.shape)]
         return slice_from(value, offsets, type_)
