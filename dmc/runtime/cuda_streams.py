@@ -66,8 +66,7 @@ class CudaStreams:
         channels: the communicators, for a job of several ranks.
         """
         self._channels = channels
-        new = (self._cuda.Stream(non_blocking=True) for _ in range(lanes - len(self._streams)))
-        self._streams = [*self._streams, *new]
+        self._streams += [self._cuda.Stream(non_blocking=True) for _ in range(lanes - len(self._streams))]
         modules = {name: self._loaded(module) for name, module in code.modules.items()}
         dispatches = (step for steps in code.kernels.values() for step in steps if isinstance(step, Dispatch))
         for dispatch in dispatches:
@@ -262,7 +261,8 @@ class CudaStreams:
         """Records an event that takes the time, also as a node of a graph that is being captured."""
         event, stream = self._cuda.Event(), self._streams[lane]
         if self._capturing is None:
-            event.record(stream)
+            with self._reported():
+                event.record(stream)
             return event
         self._capturing.append(event)
         driver = self._driver

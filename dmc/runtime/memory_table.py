@@ -8,6 +8,7 @@ from functools import partial
 from rich.console import RenderableType
 from rich.table import Table
 
+from dmc.program import IN_FLIGHT, STAGED
 from dmc.program.categories import CATEGORIES
 from dmc.program.sizes import size_text
 from dmc.runtime.rank_memory import RankMemory
@@ -55,6 +56,8 @@ def rows(memory: RankMemory) -> Iterator[tuple[str, int, int | None]]:
             yield CATEGORIES[category], size, most[category]
     yield "fragmentation and alignment", memory.fragmentation, None
     yield "arena", memory.arena, None
+    if inputs := memory.arenas.get(STAGED, 0):
+        yield "beside it, inputs of calls in flight", IN_FLIGHT * inputs, None
 
 
 def _categories(memory: RankMemory, size: Size) -> Table:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dmc.errors import ArtifactError
-from dmc.program import IN_FLIGHT, PINNED_HOST, STAGED, Slot, Space
+from dmc.program import ALIGNMENT, IN_FLIGHT, PINNED_HOST, STAGED, Slot, Space
 from dmc.program.code import DeviceCode
 from dmc.runtime.cuda_streams import CudaStreams
 from dmc.runtime.planned_memory import Places, PlannedReading, Readings, typed
@@ -47,7 +47,8 @@ class Replayed:
         self.flights: list[Flight] = []
         self._calls = 0
         for _ in range(IN_FLIGHT):
-            host = device.allocate_pinned(program.arenas[PINNED_HOST])
+            # A program whose outputs are all empty has none.
+            host = device.allocate_pinned(program.arenas.get(PINNED_HOST, ALIGNMENT))
             staging = Staging(device, size) if (size := program.arenas.get(STAGED)) else None
             bases: dict[Space, int] = {**shared, PINNED_HOST: host.ptr}
             if staging is not None:

@@ -129,7 +129,8 @@ def test_a_rank_that_cannot_load_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_board_is_served_on_all_addresses_of_several_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     def meet(rank: int, bcast: Callable[[Any], Any]) -> Any:
-        everyone = SimpleNamespace(rank=rank, size=2, bcast=bcast, Barrier=lambda: None)
+        # What the ranks up to this one say.
+        everyone = SimpleNamespace(rank=rank, size=2, bcast=bcast, allgather=lambda why: [*[""] * rank, why])
         # Imported by the script itself, which goes on with it: without `Finalize` here.
         monkeypatch.setitem(sys.modules, "mpi4py.MPI", SimpleNamespace(COMM_WORLD=everyone))
         return meet_through_mpi(World(rank, 2, 0, 1, "Open MPI"))

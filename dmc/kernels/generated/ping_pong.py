@@ -34,11 +34,11 @@ _TYPES, _ALIGNMENT = (*NARROW_FLOATS, "f32"), 16
 # Of a line of source.
 _WIDTH = 120
 _GLUON = Language("ping_pong.halves({name})", "ping_pong.columns(like)")
-# Tiles of numbers have no place where the layout of the product is not known.
 # A generated line with a function stands for so many more; of a piece so many are half of the instruction cache.
 _FUNCTION, _MOST_LINES = 8, 36
 _NAMES = re.compile(r"[A-Za-z_]\w*")
 _ROUNDED = re.compile(r"\.to\((tl\.(?:bfloat16|float16))\)$|functions\.nearest\(\w+\)$")
+# Tiles of numbers have no place where the layout of the product is not known.
 _PLACED = re.compile(r"tl\.(arange|dot|join|store)|philox|functions\.power")
 
 
@@ -77,14 +77,15 @@ def multiply(launch: Launch, tiles: Tiles, roots: Sequence[Root], chosen: Candid
 class Epilogue:
     """How an epilogue is computed: in `pieces` of a tile, one after another.
 
-    ring: tiles of each result in shared memory, for each group. ahead: what it reads element by element, of which
-    `slots` pieces are copied while its group multiplies. narrow: the type of 16 bits in which the product waits in
-    shared memory, so that the pieces are computed in a loop; "" where each is computed from registers by code of its
-    own, which may be more than the instruction cache holds.
+    ring: tiles of each result in shared memory, for each group. sums: how many there are over rows. ahead: what it
+    reads element by element, of which `slots` pieces are copied while its group multiplies. narrow: the type of 16 bits
+    in which the product waits in shared memory, so that the pieces are computed in a loop; "" where each is computed
+    from registers by code of its own, which may be more than the instruction cache holds.
     """
 
     pieces: int
     ring: int
+    sums: int = 0
     ahead: tuple[Any, ...] = ()
     slots: int = 0
     narrow: str = ""
@@ -102,7 +103,9 @@ class Epilogue:
         results = self.ring * self.piece(tiles) * sum(_bytes(root.value) for root in roots)
         product = tiles.rows * tiles.columns * _NARROW_BYTES if self.narrow else 0
         taken = 2 * (results + product + self.slots * self.ahead_bytes(tiles))
-        return (_SHARED - taken) // ((tiles.rows + tiles.columns) * tiles.inner * _NARROW_BYTES)
+        # Warps of a group add up what each has added up.
+        adding = 2 * _WARPS * ITEM_BYTES["f32"] * (tiles.columns // self.pieces) if self.sums else 0
+        return (_SHARED - taken - adding) // ((tiles.rows + tiles.columns) * tiles.inner * _NARROW_BYTES)
 
 
 def _bytes(value: Any) -> int:
@@ -116,7 +119,7 @@ def _fitting(
     does."""
     pieces = chosen["pieces"]
     probe = Launch("probe", "", dict(memory))
-    plain = Epilogue(pieces, 2 if len(roots) == 1 and pieces > 1 else 1)
+    plain = Epilogue(pieces, 2 if len(roots) == 1 and pieces > 1 else 1, len(sums.reductions))
     lines = _finish(probe, tiles, roots, plain, sums)
     narrow = _rounded_to(lines) if pieces > 1 and (chosen.get("looped", 0) or _is_long(lines, pieces)) else ""
     # The product waits as the factors do.

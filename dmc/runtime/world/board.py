@@ -118,14 +118,22 @@ def meet_through_mpi(world: World) -> BoardKeys:
     served, name = ("127.0.0.1",) * 2 if world.local_size == world.size else ("", socket.gethostname())
     board = ((name, serve_board(served, secret)[1]), secret) if world.rank == 0 else None
     address, secret = everyone.bcast(board)
-    try:
-        keys = BoardKeys(address, secret)
-    except OSError as error:
-        fact = f"cannot reach rank 0 at {address[0]}:{address[1]} ({error})"
-        hint = "let hosts reach each other by name, or set MASTER_ADDR and MASTER_PORT to use PyTorch instead"
-        raise DmcError(f"rank {world.rank}", fact, hint) from error
-    everyone.Barrier()
+    keys, why = _reached(address, secret)
+    failed = next((each for each in enumerate(everyone.allgather(why)) if each[1]), None)
     if is_own:
         # At the end of a process that has failed MPI would wait for the others, which wait for its board.
         mpi.Finalize()
+    if keys is None or failed is not None:
+        rank, why = failed or (world.rank, why)
+        fact = f"cannot reach rank 0 at {address[0]}:{address[1]} ({why})"
+        hint = "let hosts reach each other by name, or set MASTER_ADDR and MASTER_PORT to use PyTorch instead"
+        raise DmcError(f"rank {rank}", fact, hint)
     return keys
+
+
+def _reached(address: tuple[str, int], secret: bytes) -> tuple[BoardKeys | None, str]:
+    """The board, or why there is none."""
+    try:
+        return BoardKeys(address, secret), ""
+    except OSError as error:
+        return None, str(error) or type(error).__name__
