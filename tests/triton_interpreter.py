@@ -118,7 +118,7 @@ _interpreter.ReduceOps.generic_reduce = _reduce_at_once
 
 
 # Gluon is not interpreted: what it computes is. Attention's kernels need little of it, products another schedule.
-load("ahead_tiles", "ahead_draws", "ahead_forward", "ahead_rows", "ahead_columns")
+load("shared_memory", "ahead_tiles", "ahead_draws", "ahead_forward", "ahead_rows", "ahead_columns")
 sys.modules["dmc.kernels.jit.ping_pong"] = importlib.import_module("tests.plain_ping_pong")
 
 

@@ -23,7 +23,14 @@ ROOT = Path(__file__).resolve().parents[2]
 _LIMIT_S = 60
 LAUNCHERS = {
     "torchrun": [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"],
-    "mpirun": ["mpirun", "--oversubscribe", "--allow-run-as-root", "-n", "2", sys.executable],
+    "mpirun": [
+        str(Path(sys.executable).with_name("mpirun")),
+        "--oversubscribe",
+        "--allow-run-as-root",
+        "-n",
+        "2",
+        sys.executable,
+    ],
 }
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from tests.world.rank import Task
 from tests.world.rehearsal import compiled_losses, rehearsed
 
 STEPS = 4
-HAS_MPI = shutil.which("mpirun") is not None and importlib.util.find_spec("mpi4py") is not None
 
 
 def test_processes_compute_what_the_rehearsal_does(files: Files) -> None:
@@ -34,8 +31,6 @@ def test_processes_compute_what_the_rehearsal_does(files: Files) -> None:
 
 @pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
 def test_launchers(files: Files, launcher: str) -> None:
-    if launcher == "mpirun" and not HAS_MPI:
-        pytest.skip("no MPI is installed")
     task = Task(str(files.ranks), 2, 20)
     losses = [json.loads(line).get("loss") for line in launched(launcher, task).splitlines()]
     expected, _ = rehearsed(Artifact.read(files.ranks), 2)
@@ -43,8 +38,6 @@ def test_launchers(files: Files, launcher: str) -> None:
 
 
 def test_an_error_of_every_rank_ends_mpirun(tmp_path: Path) -> None:
-    if not HAS_MPI:
-        pytest.skip("no MPI is installed")
     with pytest.raises(AssertionError, match="no such file"):
         launched("mpirun", Task(str(tmp_path / "none.dmc"), 2, 20))
 

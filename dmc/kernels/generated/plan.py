@@ -177,11 +177,10 @@ class Plan:
 
     def _follow(self, product: Reduction, sums: Sequence[Reduction], roots: Sequence[Root]) -> bool:
         """Whether sums are of what is computed from a product, and no element in turn depends on one of them."""
-        made = {**self.memory, product.value: self.results[0].buffer}
         size = math.prod(product.value.type.shape)
         elements = [root.value for root in roots if math.prod(root.shape) == size]
         before = [value for each in sums for value in reads(each.value)]
-        return not heavy_values([*elements, *before], made)
+        return not heavy_values([*elements, *before], (*self.memory, product.value))
 
     def _product(self, product: Product, roots: Sequence[Root], summed: Sequence[Reduction] = ()) -> None:
         value, columns = product.reduction.value, product.size("columns")

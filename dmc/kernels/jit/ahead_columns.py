@@ -16,17 +16,16 @@ from dmc.kernels.jit.ahead_tiles import (
     LAYOUT,
     TILE,
     after,
-    barriers_of,
     begun,
     columns_from,
     factor,
-    rooms_of,
     rows_from,
     store,
     sum_of,
     tile,
 )
 from dmc.kernels.jit.attention_tiles import shift_of, shown
+from dmc.kernels.jit.shared_memory import barriers_of, rooms_of
 
 jit = gluon.jit
 

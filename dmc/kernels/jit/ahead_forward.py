@@ -14,13 +14,11 @@ from dmc.kernels.jit.ahead_tiles import (
     ROWS,
     TILE,
     after,
-    barriers_of,
     begun,
     columns_from,
     copy,
     copy_first,
     factor,
-    rooms_of,
     rows_from,
     scaled,
     steps_of,
@@ -29,6 +27,7 @@ from dmc.kernels.jit.ahead_tiles import (
     tile,
 )
 from dmc.kernels.jit.attention_tiles import LN_2, place_of, shift_of, shown, tile_of_rows
+from dmc.kernels.jit.shared_memory import barriers_of, rooms_of
 
 jit = gluon.jit
 

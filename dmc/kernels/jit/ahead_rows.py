@@ -16,13 +16,11 @@ from dmc.kernels.jit.ahead_tiles import (
     LAYOUT,
     TILE,
     after,
-    barriers_of,
     begun,
     columns_from,
     copy,
     copy_first,
     factor,
-    rooms_of,
     rows_from,
     steps_of,
     store,
@@ -30,6 +28,7 @@ from dmc.kernels.jit.ahead_tiles import (
     tile,
 )
 from dmc.kernels.jit.attention_tiles import LOG2_E, place_of, shift_of, shown, tile_of_rows
+from dmc.kernels.jit.shared_memory import barriers_of, rooms_of
 
 jit = gluon.jit
 

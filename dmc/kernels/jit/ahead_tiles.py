@@ -31,21 +31,6 @@ def _layout_of(width):
 
 
 @jit
-def rooms_of(tensor, count: gl.constexpr):
-    """Shared memory for `count` tiles of a tensor."""
-    return gl.allocate_shared_memory(tensor.dtype, [count] + tensor.block_type.shape, tensor.layout)
-
-
-@jit
-def barriers_of(count: gl.constexpr):
-    """Barriers, each for what is copied at a time."""
-    barriers = gl.allocate_shared_memory(gl.int64, [count, 1], mbarrier.MBarrierLayout())
-    for i in gl.static_range(count):
-        mbarrier.init(barriers.index(i), count=1)
-    return barriers
-
-
-@jit
 def copy(first, second, rooms, barriers, slot, batch, head, step, pred):
     """Begins to copy the tiles of a step from two matrices of a head, if `pred`."""
     row = step * TILE

@@ -34,6 +34,7 @@ from dmc.kernels.jit.ping_pong_pieces import (
     word_columns,
     word_rows,
 )
+from dmc.kernels.jit.shared_memory import barriers_of, rooms_of
 
 # For generated kernels, whose epilogues call the others.
 __all__ = ["add_rows", "bits", "columns", "constexpr", "fetch_later", "full", "halves", "jit", "multiply", "piece"]
@@ -184,16 +185,7 @@ def _rooms(matrices, count: gl.constexpr):
     """Shared memory for so many tiles of each matrix."""
     made = ()
     for i in gl.static_range(len(matrices)):
-        each = matrices[i]
-        made = made + (gl.allocate_shared_memory(each.dtype, [count] + each.block_type.shape, each.layout),)
-    return made
-
-
-@jit
-def _barriers(count: gl.constexpr):
-    made = gl.allocate_shared_memory(gl.int64, [count, 1], mbarrier.MBarrierLayout())
-    for i in gl.static_range(count):
-        mbarrier.init(made.index(i), count=1)
+        made = made + (rooms_of(matrices[i], count),)
     return made
 
 
@@ -205,24 +197,22 @@ def multiply(first, second, memory, results, operands, finish: gl.constexpr, c: 
     operands: those that it reads there, copied while its group multiplies.
     """
     in_flight: gl.constexpr = c.in_flight
-    left = gl.allocate_shared_memory(first.dtype, [in_flight] + first.block_type.shape, first.layout)
-    right = gl.allocate_shared_memory(second.dtype, [in_flight] + second.block_type.shape, second.layout)
+    rooms = (rooms_of(first, in_flight), rooms_of(second, in_flight))
     staging = _rooms(results, 2 * c.ring)
     slots: gl.constexpr = 2 * c.ahead
     ahead = ()
     if slots:
-        ahead = (operands, _rooms(operands, slots), _barriers(slots))
+        ahead = (operands, _rooms(operands, slots), barriers_of(slots))
     products = ()
     if c.looped:
         # As results of the same type are stored.
         width: gl.constexpr = c.columns // c.pieces
         layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([c.rows, width], first.dtype)
         products = gl.allocate_shared_memory(first.dtype, [2 * c.pieces, c.rows, width], layout)
-    empty = _barriers(in_flight)
-    ready = _barriers(in_flight)
-    turns = _barriers(2)
+    empty = barriers_of(in_flight)
+    ready = barriers_of(in_flight)
+    turns = barriers_of(2)
     fence_async_shared()
-    rooms = (left, right)
     barriers = (empty, ready, turns)
     gl.warp_specialize(
         [
