@@ -210,3 +210,41 @@ func.func @step(%x: tensor<64x64xf32> {dm.name = "x"}, %dy: tensor<64x64xf32> {d
   return %dx, %dw : tensor<64x64xf32>, tensor<64xf32>
 }
 }
+
+// -----
+
+// Near miss: tiles of products with batches leave no sums. The library multiplies, and the function is made with its sums.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[DY:[^:]+]]: tensor<2x16x8xf32> {{[^%]+}}, %[[W:[^:]+]]: tensor<2x8x32xf32> {{[^%]+}}, %[[X:[^:]+]]: tensor<2x16x32xf32>
+// CHECK-NEXT: %[[P:.+]] = "dm.kernel"(%[[DY]], %[[W]]) {body = @matmul_0
+// CHECK-NEXT: %[[R:.+]]:2 = "dm.kernel"(%[[P]], %[[X]]) {body = @reduce_0
+// CHECK-NEXT: return %[[R]]#0, %[[R]]#1
+#id = affine_map<(b, i, j) -> (b, i, j)>
+#column = affine_map<(b, i, j) -> (j)>
+module attributes {dm.target = "cuda"} {
+func.func @step(%dy: tensor<2x16x8xf32> {dm.name = "dy"}, %w: tensor<2x8x32xf32> {dm.name = "w"},
+                %x: tensor<2x16x32xf32> {dm.name = "x"})
+    -> (tensor<2x16x32xf32> {dm.name = "dx"}, tensor<32xf32> {dm.name = "db"}) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<2x16x32xf32>
+  %few = tensor.empty() : tensor<32xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<2x16x32xf32>) -> tensor<2x16x32xf32>
+  %none = linalg.fill ins(%zero : f32) outs(%few : tensor<32xf32>) -> tensor<32xf32>
+  %p = linalg.batch_matmul ins(%dy, %w : tensor<2x16x8xf32>, tensor<2x8x32xf32>) outs(%zeros : tensor<2x16x32xf32>)
+      -> tensor<2x16x32xf32>
+  %dx = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%p, %x : tensor<2x16x32xf32>, tensor<2x16x32xf32>) outs(%empty : tensor<2x16x32xf32>) {
+    ^bb0(%in: f32, %at: f32, %out: f32):
+      %e = math.erf %at : f32
+      %d = arith.mulf %in, %e : f32
+      linalg.yield %d : f32
+  } -> tensor<2x16x32xf32>
+  %db = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "reduction", "parallel"]}
+      ins(%dx : tensor<2x16x32xf32>) outs(%none : tensor<32xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %out : f32
+      linalg.yield %s : f32
+  } -> tensor<32xf32>
+  return %dx, %db : tensor<2x16x32xf32>, tensor<32xf32>
+}
+}

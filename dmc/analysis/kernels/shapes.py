@@ -18,6 +18,7 @@ MOVES = ("linalg.transpose", "linalg.broadcast", "linalg.fill", _SLICE)
 PIECES = (_SLICE, "tensor.insert_slice", "tensor.concat")
 # A kernel evaluates all parts for every element.
 _MOST_PARTS = 4
+_MATRIX = 2
 # With fewer rows than this, a row-wise kernel does not pay.
 ROWS = 16
 
@@ -26,13 +27,15 @@ ROWS = 16
 class Loops:
     """The loops of a kernel, as far as they restrict fusion.
 
-    sizes: the result sizes of its elementwise operations. product: that of its matrix product or convolution. rows: the
-    number of results of its reductions, and elements per result, where the last dimensions are reduced; columns:
-    likewise for other dimensions. words: the number of those that it packs a mask into, each made by one thread.
+    sizes: the result sizes of its elementwise operations. product: that of its matrix product or convolution. width:
+    the number of columns of a product of two matrices, without batches. rows: the number of results of its reductions,
+    and elements per result, where the last dimensions are reduced; columns: likewise for other dimensions. words: the
+    number of those that it packs a mask into, each made by one thread.
     """
 
     sizes: frozenset[int] = frozenset()
     product: int | None = None
+    width: int | None = None
     rows: tuple[int, int] | None = None
     columns: tuple[int, int] | None = None
     words: int | None = None
@@ -41,6 +44,11 @@ class Loops:
     def over(self) -> tuple[int, ...]:
         """The loops over all its elements, with reductions separate."""
         return self.rows or self.columns or ((self.product or max(self.sizes)),)
+
+    @property
+    def by_columns(self) -> tuple[int, int] | None:
+        """Of a product of two matrices the number of columns, and elements per column."""
+        return (self.width, self.product // self.width) if self.product and self.width else None
 
     @property
     def sums_rows(self) -> bool:
@@ -64,13 +72,13 @@ class Loops:
         both = Loops(
             sizes=self.sizes | other.sizes,
             product=self.product or other.product,
+            width=self.width or other.width,
             rows=self.rows or other.rows,
             columns=self.columns or other.columns,
             words=self.words or other.words,
         )
         reductions = {each for each in (self.rows, other.rows, self.columns, other.columns) if each}
-        over_rows = own and both.columns is not None and prod(both.columns) == both.product
-        if both.product and reductions and not over_rows:
+        if both.product and reductions and not (own and both.columns and both.columns == both.by_columns):
             return "a product and a reduction"
         if len(reductions) > 1 or (both.rows and both.columns):
             return "reductions over different loops"
@@ -103,7 +111,8 @@ def loops_of(op: ir.Operation, own: bool = False) -> Loops | None:
     if op.name in MOVES or (own and op.name in PIECES and len(op.operands) <= _MOST_PARTS):
         return Loops(sizes=frozenset((prod(op.results[0].type.shape),)))
     if is_contraction(op):
-        return Loops(product=prod(op.results[0].type.shape))
+        shape = op.results[0].type.shape
+        return Loops(product=prod(shape), width=shape[-1] if len(shape) == _MATRIX else None)
     if op.name != "linalg.generic" or not all(_is_plain(each) for each in _maps(op)):
         return None
     kinds = [each == REDUCTION for each in loop_kinds(op)]
