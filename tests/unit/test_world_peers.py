@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable
@@ -144,6 +145,19 @@ def test_the_board_is_served_on_all_addresses_of_several_hosts(monkeypatch: pyte
     meet(1, lambda _: (("127.0.0.2", port), secret)).set("a", b"1")
     with pytest.raises(DmcError, match=r"rank 1: cannot reach rank 0 at 127.0.0.2:1 "):
         meet(1, lambda _: (("127.0.0.2", 1), secret))
+
+
+@pytest.mark.parametrize("why", ["", "connection refused"])
+def test_mpi_is_done_with_before_a_rank_can_fail(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    """Also where a rank cannot reach the board, which then ends all of them."""
+    told: list[str] = []
+    everyone = SimpleNamespace(rank=0, size=2, bcast=lambda given: given, allgather=lambda own: [own, why])
+    own = SimpleNamespace(COMM_WORLD=everyone, Finalize=lambda: told.append("done"))
+    monkeypatch.delitem(sys.modules, "mpi4py.MPI", raising=False)
+    monkeypatch.setattr("importlib.import_module", lambda name: own)
+    with pytest.raises(DmcError, match=f"rank 1: cannot reach .*{why}") if why else contextlib.nullcontext():
+        meet_through_mpi(World(0, 2, 0, 2, "Open MPI")).set("a", b"1")
+    assert told == ["done"]
 
 
 class Released:
