@@ -82,6 +82,9 @@ def test_a_cap_of_a_gpu_covers_the_inputs_of_two_calls() -> None:
     with pytest.raises(ProofError, match=rf"has {room} bytes; {room - 1} are allowed") as caught:
         verify(within.job, {"device": room - 1})
     assert caught.value.property == "V8"
+    narrower = msgspec.structs.replace(within.certificate, caps={"device": room - 1})
+    with pytest.raises(ArtifactError, match=f"allows {room - 1:,} bytes of device memory, but the job needs {room:,}"):
+        narrower.check(within.job, within.modules, within.code)
 
 
 def test_a_file_whose_plan_was_changed_is_refused(plain: Artifact, tmp_path: Path) -> None:

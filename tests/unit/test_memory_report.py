@@ -79,6 +79,14 @@ def test_the_table_says_all() -> None:
     assert next(words.split() for words in text.splitlines() if words.startswith("gradient of w"))[-1] == "gradients"
     assert "the peak is at command 2, h.4" in text
     assert ranks_text([0, 1, 2, 5]) == "ranks 0–2, 5"
+    assert "inputs of calls" not in text
+
+
+def test_inputs_of_calls_in_flight_stand_beside_the_arena() -> None:
+    program = _program(0)
+    staged = msgspec.structs.replace(program, arenas={**program.arenas, "staged": 512})
+    text = report(Job({"dp": 1}, (), {"k": _KERNEL}, (staged,))).text(120)
+    assert "1.02 kB" in next(row for row in text.splitlines() if "inputs of calls in flight" in row)
 
 
 def test_a_sample_keeps_the_peaks() -> None:

@@ -15,7 +15,7 @@ from dmc.errors import DmcError
 from dmc.program import Collective, Move, Range
 from dmc.program.code import DeviceCode
 from dmc.runtime.cuda_streams import CudaStreams, open_device
-from tests.fake_gpu import Device, Others, session_on, take_step
+from tests.fake_gpu import Device, Failure, Others, session_on, take_step
 
 
 def test_state_is_on_the_device_before_a_step_begins() -> None:
@@ -66,6 +66,19 @@ def test_what_was_read_while_another_rank_gave_up_is_not_taken() -> None:
         session.read_state(0)
     others.failure = None
     session.close()
+
+
+def test_a_device_that_fails_while_it_is_timed_is_an_error() -> None:
+    device = Device()
+    streams = CudaStreams(device, None)
+    streams.prepare(1, DeviceCode({}, {}))
+
+    def fail(_: Any) -> None:
+        raise Failure("illegal address")
+
+    device.cuda.Event = lambda **_: SimpleNamespace(record=fail)
+    with pytest.raises(DmcError, match="illegal address"):
+        streams.seconds(lambda: None)
 
 
 def test_a_captured_graph_is_timed_by_the_device() -> None:

@@ -210,3 +210,15 @@ def test_a_composite_that_works_in_place_takes_no_second_memory(
     graph = graph_of(ir.Module.parse(re.sub(r"\bT\b", "tensor<64xf32>", text)))
     written = {storage for task in graph.tasks for storage in task.writes}
     assert sum(graph.sizes[storage] for storage in written) == 256 * storages
+
+
+@pytest.mark.usefixtures("context")
+@pytest.mark.parametrize(("space", "times"), [("pinned_host", 0), ("staged", 2)])
+def test_inputs_on_the_device_count_for_each_call_in_flight(space: str, times: int) -> None:
+    argument = f'%x: tensor<64xf32> {{dm.name = "x", dm.role = "batch", dm.space = #dm.space<"{space}">}}'
+    module = ir.Module.parse(f"""
+      func.func @step(%w: tensor<64xf32> {{dm.name = "w", dm.role = "parameter"}}, {argument})
+          -> (tensor<64xf32> {{dm.name = "w"}}) {{
+        return %w : tensor<64xf32>
+      }}""")
+    assert graph_of(module).resident == (1 + times) * 256

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from dmc.errors import DmcError
 from dmc.runtime.world.board import BoardKeys, serve_board
 from dmc.runtime.world.launch import World
 from dmc.runtime.world.store import Store
+from dmc.runtime.world.tcp_store import TcpKeys
 
 SECRET = b"of a test"
 
@@ -118,6 +120,15 @@ def test_a_store_that_ends_is_named() -> None:
     ):
         with pytest.raises(DmcError, match="rank 1: the store does not answer"):
             ask()
+
+
+def test_a_port_in_use_is_told() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        world = World(0, 2, 0, 2, "none", f"127.0.0.1:{other.getsockname()[1]}")
+        with pytest.raises(DmcError, match=r"rank 0: the store of none at .* opened \(.*address already in use"):
+            TcpKeys(world, 5)
 
 
 def test_only_who_has_the_secret_may_ask() -> None:
