@@ -42,7 +42,7 @@ def aligned(size: int) -> int:
 
 
 def device_bytes(arenas: Mapping[Space, int]) -> int:
-    """The memory of the device that arenas of these sizes take."""
+    """The memory of the device that arenas of these sizes take, in bytes."""
     return arenas.get(DEVICE, 0) + IN_FLIGHT * arenas.get(STAGED, 0)
 
 

@@ -248,3 +248,68 @@ func.func @step(%dy: tensor<2x16x8xf32> {dm.name = "dy"}, %w: tensor<2x8x32xf32>
   return %dx, %db : tensor<2x16x32xf32>, tensor<32xf32>
 }
 }
+
+// -----
+
+// Near miss: nobody else reads the epilogue's result, but it computes no function. The sum stays apart.
+// CHECK-LABEL: func.func @step
+// CHECK-NEXT: %[[Y:.+]] = "dm.kernel"(%arg0, %arg1, %arg2) {body = @matmul_0
+// CHECK-NEXT: %[[B:.+]] = "dm.kernel"(%[[Y]]) {body = @reduce_0
+// CHECK-NEXT: return %[[B]]
+#id = affine_map<(i, j) -> (i, j)>
+#column = affine_map<(i, j) -> (j)>
+module attributes {dm.target = "cuda"} {
+func.func @step(%dy: tensor<16x8xf32> {dm.name = "dy"}, %w: tensor<8x32xf32> {dm.name = "w"},
+                %x: tensor<16x32xf32> {dm.name = "x"}) -> (tensor<32xf32> {dm.name = "db"}) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<16x32xf32>
+  %few = tensor.empty() : tensor<32xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<16x32xf32>) -> tensor<16x32xf32>
+  %none = linalg.fill ins(%zero : f32) outs(%few : tensor<32xf32>) -> tensor<32xf32>
+  %p = linalg.matmul ins(%dy, %w : tensor<16x8xf32>, tensor<8x32xf32>) outs(%zeros : tensor<16x32xf32>) -> tensor<16x32xf32>
+  %dx = arith.mulf %p, %x : tensor<16x32xf32>
+  %db = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%dx : tensor<16x32xf32>) outs(%none : tensor<32xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %out : f32
+      linalg.yield %s : f32
+  } -> tensor<32xf32>
+  return %db : tensor<32xf32>
+}
+}
+
+// -----
+
+// Near miss: the product is written as well. The library multiplies, and the function is made with its sums.
+// CHECK-LABEL: func.func @step
+// CHECK-NEXT: %[[P:.+]] = "dm.kernel"(%arg0, %arg1) {body = @matmul_0
+// CHECK-NEXT: %[[R:.+]]:2 = "dm.kernel"(%[[P]], %arg2) {body = @reduce_0
+// CHECK-NEXT: return %[[P]], %[[R]]#0, %[[R]]#1
+#id = affine_map<(i, j) -> (i, j)>
+#column = affine_map<(i, j) -> (j)>
+module attributes {dm.target = "cuda"} {
+func.func @step(%dy: tensor<16x8xf32> {dm.name = "dy"}, %w: tensor<8x32xf32> {dm.name = "w"},
+                %x: tensor<16x32xf32> {dm.name = "x"})
+    -> (tensor<16x32xf32> {dm.name = "p"}, tensor<16x32xf32> {dm.name = "dx"}, tensor<32xf32> {dm.name = "db"}) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<16x32xf32>
+  %few = tensor.empty() : tensor<32xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<16x32xf32>) -> tensor<16x32xf32>
+  %none = linalg.fill ins(%zero : f32) outs(%few : tensor<32xf32>) -> tensor<32xf32>
+  %p = linalg.matmul ins(%dy, %w : tensor<16x8xf32>, tensor<8x32xf32>) outs(%zeros : tensor<16x32xf32>) -> tensor<16x32xf32>
+  %dx = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%p, %x : tensor<16x32xf32>, tensor<16x32xf32>) outs(%empty : tensor<16x32xf32>) {
+    ^bb0(%in: f32, %at: f32, %out: f32):
+      %e = math.erf %at : f32
+      %d = arith.mulf %in, %e : f32
+      linalg.yield %d : f32
+  } -> tensor<16x32xf32>
+  %db = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%dx : tensor<16x32xf32>) outs(%none : tensor<32xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %out : f32
+      linalg.yield %s : f32
+  } -> tensor<32xf32>
+  return %p, %dx, %db : tensor<16x32xf32>, tensor<16x32xf32>, tensor<32xf32>
+}
+}
