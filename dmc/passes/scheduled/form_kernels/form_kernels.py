@@ -58,7 +58,7 @@ class FormKernels(Pass):
         fusion = fuse(graph, most_values, MOST_JOINED if has_kernels else 0, own=has_kernels)
         units = outline(graph, fusion.groups).units
         if self.reasons:
-            print_reasons(graph, works, units, fusion.refusals)
+            print_reasons(graph, works, units, fusion.refusals())
         _Step(graph, bodies, terminator.operation).rewrite(units)
 
 
