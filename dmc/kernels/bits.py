@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dmc._mlir import ir
+from dmc.memo import once
 from dmc.walk import loop_kinds
 
 # The bits of a word, the most first.
@@ -55,10 +56,11 @@ def unpacked_width(op: Any) -> int | None:
 
 def _is_of_words(op: Any, mask: int, word: int, last: str) -> bool:
     """Whether an operation is loops over a mask in order, the `last` of which is not over words."""
-    if op.name != "linalg.generic" or len(op.operands) != 2 or set(loop_kinds(op)[:-1]) - {"parallel"}:
+    # Few operations read or write bits, and this is asked of all.
+    if op.name != "linalg.generic" or len(op.operands) != 2 or not once(_is_of_bits, op.operands[mask].type):
         return False
     types = [operand.type for operand in op.operands]
-    if not all(isinstance(each, ir.RankedTensorType) for each in types) or str(types[mask].element_type) != "i1":
+    if not isinstance(types[word], ir.RankedTensorType) or set(loop_kinds(op)[:-1]) - {"parallel"}:
         return False
     width, shape = _width(op.operands[word]), list(types[mask].shape)
     if width not in WIDTHS or shape[-1:] != [width] or list(types[word].shape) != shape[:-1]:
@@ -67,6 +69,10 @@ def _is_of_words(op: Any, mask: int, word: int, last: str) -> bool:
     maps = [ir.AffineMapAttr(each).value for each in op.attributes["indexing_maps"]]
     is_in_order = maps[mask] == identity and maps[word] == identity.get_submap(list(range(len(shape) - 1)))
     return is_in_order and loop_kinds(op)[-1] == last
+
+
+def _is_of_bits(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.RankedTensorType) and str(type_.element_type) == "i1"
 
 
 def _made(op: Any, names: Sequence[str]) -> dict[str, Any] | None:

@@ -14,6 +14,9 @@ from dmc._mlir import ir
 
 Fact = TypeVar("Fact")
 
+# Between the words of a description; no operation has such a name.
+_MAKES, _REGION, _BLOCK, _END = "->", "{", "^", "}"
+
 
 @dataclass
 class Alike:
@@ -29,8 +32,8 @@ class Alike:
         same of them in the same places.
         """
         found = _Description()
-        description = found.of(op)
-        return self._kinds.setdefault(description, len(self._kinds)), tuple(found.outside)
+        found.add(op)
+        return self._kinds.setdefault(tuple(found.words), len(self._kinds)), tuple(found.outside)
 
     def fact(self, kind: int, function: Callable[..., Fact], op: ir.Operation, *arguments: Any) -> Fact:
         """`function(op, *arguments)` of an operation of this kind; the function reads only what describes the kind."""
@@ -42,36 +45,42 @@ class Alike:
 
 @dataclass
 class _Description:
-    """outside: the values that are used, but not made, by the operations described so far."""
+    """words: what was added so far, as one list, which is quicker to compare than a tree. outside: the values that are
+    used, but not made, by these operations."""
 
+    words: list[Any] = field(default_factory=list[Any])
     outside: list[ir.Value] = field(default_factory=list[ir.Value])
     numbers: dict[ir.Value, int] = field(default_factory=dict[ir.Value, int])
 
-    def of(self, op: ir.Operation, is_inside: bool = False) -> tuple[Any, ...]:
-        numbers, before = self.numbers, len(self.outside)
-        used = tuple([self._used(value) for value in op.operands])
-        types = tuple([value.type for value in self.outside[before:]])
-        attributes = tuple([each for each in op.attributes.items() if is_inside or not each[0].startswith("dm.")])
-        made: list[ir.Type] = []
+    def add(self, op: ir.Operation, is_inside: bool = False) -> None:
+        words, numbers = self.words, self.numbers
+        words.append(op.name)
+        for value in op.operands:
+            number = numbers.get(value)
+            if number is None:
+                # The next number, so that a type behind it is expected.
+                number = numbers[value] = len(numbers)
+                self.outside.append(value)
+                words += number, value.type
+            else:
+                words.append(number)
+        attributes = op.attributes.items()
+        words += attributes if is_inside else [each for each in attributes if not each[0].startswith("dm.")]
+        words.append(_MAKES)
         for result in op.results:
             numbers[result] = len(numbers)
-            made.append(result.type)
-        regions = [self._region(region) for region in op.regions]
-        return op.name, used, types, attributes, tuple(made), *regions
+            words.append(result.type)
+        for region in op.regions:
+            self._add_region(region)
 
-    def _used(self, value: ir.Value) -> int:
-        number = self.numbers.get(value)
-        if number is None:
-            number = self.numbers[value] = len(self.numbers)
-            self.outside.append(value)
-        return number
-
-    def _region(self, region: ir.Region) -> tuple[Any, ...]:
-        blocks: list[tuple[Any, ...]] = []
+    def _add_region(self, region: ir.Region) -> None:
+        words, numbers = self.words, self.numbers
+        words.append(_REGION)
         for block in region:
-            taken: list[ir.Type] = []
+            words.append(_BLOCK)
             for argument in block.arguments:
-                self.numbers[argument] = len(self.numbers)
-                taken.append(argument.type)
-            blocks.append((tuple(taken), *[self.of(view.operation, True) for view in block.operations]))
-        return tuple(blocks)
+                numbers[argument] = len(numbers)
+                words.append(argument.type)
+            for view in block.operations:
+                self.add(view.operation, True)
+        words.append(_END)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, TypeVar
@@ -67,26 +67,41 @@ class Graph:
         return value
 
 
-def step_graph(step: func.FuncOp, own: bool = False) -> Graph:
-    """The graph of a straight-line step. own: whether dmc's own code computes its kernels, not IREE's.
+def step_graph(step: func.FuncOp, own: bool = False, kinds_only: bool = False) -> Graph:
+    """The graph of a straight-line step. own: whether dmc's own code computes its kernels, not IREE's. kinds_only:
+    leave `reads` and `alike` out, which take most of the time.
 
     Raises DmcError for an operation that cannot be part of a kernel.
     """
     *views, terminator = step.entry_block.operations
-    ops = tuple(view.operation for view in views)
+    ops = tuple([view.operation for view in views])
     made_by: dict[ir.Value, int] = {}
     kinds: list[Kind] = []
     reads: list[tuple[ir.Value, ...]] = []
     alike: list[int] = []
     facts = Alike()
+    constants: set[ir.Value] = set()
     for number, op in enumerate(ops):
-        like, read = facts.read(op)
-        is_of_constants = all(value in made_by and kinds[made_by[value]] is Kind.CONSTANT for value in read)
-        kinds.append(facts.fact(like, _kind, op, is_of_constants))
-        reads.append(read)
-        alike.append(like)
-        made_by.update(dict.fromkeys(op.results, number))
-    inlined = Inlined(own)
+        if kinds_only:
+            # Most operations read something else.
+            kind = _kind(op, constants.issuperset(op.operands) and constants.issuperset(outer_reads(op)))
+        else:
+            like, read = facts.read(op)
+            kind = facts.fact(like, _kind, op, constants.issuperset(read))
+            reads.append(read)
+            alike.append(like)
+        kinds.append(kind)
+        for result in op.results:
+            made_by[result] = number
+            if kind is Kind.CONSTANT:
+                constants.add(result)
+    _inline(ops, kinds, made_by, Inlined(own))
+    returned = tuple(terminator.operation.operands)
+    return Graph(ops, tuple(kinds), tuple(reads), made_by, returned, tuple(alike), facts)
+
+
+def _inline(ops: Sequence[ir.Operation], kinds: list[Kind], made_by: Mapping[ir.Value, int], inlined: Inlined) -> None:
+    """Finds the operations that are inlined."""
     for number, op in reversed(list(enumerate(ops))):
         if kinds[number] is Kind.COMPUTE and inlined.takes(op):
             kinds[number] = Kind.INLINED
@@ -95,8 +110,6 @@ def step_graph(step: func.FuncOp, own: bool = False) -> Graph:
         source = made_by.get(op.operands[0]) if kinds[number] is Kind.VIEW else None
         if source is not None and kinds[source] is Kind.INLINED:
             kinds[number] = Kind.INLINED
-    returned = tuple(terminator.operation.operands)
-    return Graph(ops, tuple(kinds), tuple(reads), made_by, returned, tuple(alike), facts)
 
 
 def outer_reads(op: ir.Operation) -> Iterator[ir.Value]:

@@ -33,27 +33,37 @@ class PackConcats(Pass):
     def run(self, module: ir.Module) -> None:
         if any(each.has_kernels for each in targets(target_of(module))):
             return
-        graph = step_graph(find_step(module))
+        step = find_step(module)
+        found = [op for op in map(_operation, step.entry_block.operations) if op.name == "tensor.concat" and _fits(op)]
+        if not found:
+            return
+        graph = step_graph(step, kinds_only=True)
         elsewhere = {graph.base(value) for value in graph.returned}
-        for op in graph.ops:
-            if op.name == "tensor.concat" and _is_placed(graph, op, elsewhere):
+        for op in found:
+            if _is_placed(graph, op, elsewhere):
                 elsewhere |= _bases(graph, op)
                 _own_constants(graph, op)
                 _pack(op)
 
 
+def _operation(view: ir.OpView) -> ir.Operation:
+    return view.operation
+
+
+def _fits(op: ir.Operation) -> bool:
+    """Whether the members of a concatenation are one behind the other in its result, each at an aligned byte."""
+    *members, _ = op.operands
+    outside = prod(op.results[0].type.shape[: op.attributes["dim"].value])
+    return outside == 1 and not any(type_bytes(value.type) % ALIGNMENT for value in members)
+
+
 def _is_placed(graph: Graph, op: ir.Operation, elsewhere: set[ir.Value]) -> bool:
     """Whether the members of a concatenation can be computed where its result lies. elsewhere: what has its place."""
-    outside = prod(op.results[0].type.shape[: op.attributes["dim"].value])
-    if outside != 1 or not elsewhere.isdisjoint(_bases(graph, op)):
+    if not elsewhere.isdisjoint(_bases(graph, op)):
         return False
-    *members, _ = op.operands
     made = [value for value in op.operands if graph.kind_of(value) is not Kind.CONSTANT]
-    return (
-        not any(type_bytes(value.type) % ALIGNMENT for value in members)
-        and len({graph.base(value) for value in made}) == len(made)
-        and all(_is_computed(graph, value) for value in made)
-    )
+    is_once = len({graph.base(value) for value in made}) == len(made)
+    return is_once and all(_is_computed(graph, value) for value in made)
 
 
 def _is_computed(graph: Graph, value: ir.Value) -> bool:
