@@ -39,7 +39,7 @@ from dmc.step_function import (
     results,
     symbol,
 )
-from dmc.walk import walk
+from dmc.walk import listed
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def verify_form(module: ir.Module, form: Form) -> None:
     Raises MLIRError if the module is not even valid MLIR.
     """
     module.operation.verify()
-    for op in walk(module.operation):
+    for op in listed(module.operation):
         if not form.allows(op.name):
             raise DmcError(op, f"not allowed in form '{form.name}'", form.way_out)
     for verifier in form.verifiers:

@@ -30,6 +30,19 @@ def walk(op: ir.Operation | ir.OpView) -> Iterator[ir.Operation]:
         pending += reversed(children)
 
 
+def listed(op: ir.Operation | ir.OpView) -> list[ir.Operation]:
+    """What `walk` yields, in half the time, all before anything is done with it."""
+    found: list[ir.Operation] = []
+    advance = ir.WalkResult.ADVANCE
+
+    def see(each: ir.Operation) -> ir.WalkResult:
+        found.append(each)
+        return advance
+
+    op.operation.walk(see, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
 def terminator_of(block: ir.Block) -> ir.Operation:
     """The last operation of a block; its operands are what leaves the block."""
     return block.operations[len(block.operations) - 1].operation

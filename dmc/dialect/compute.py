@@ -66,6 +66,17 @@ def composite_means_its_decomposition(op: CompositeOp, symbols: Symbols) -> None
 
 def _check_function(op: CompositeOp | KernelOp, role: str, name: ir.FlatSymbolRefAttr, symbols: Symbols) -> None:
     """Raises Violation unless `name` is a private function with a body and the op's type."""
+    given = symbols.signatures.get(name.value)
+    if given is None:
+        given = symbols.signatures[name.value] = _signature(role, name, symbols)
+    for kind, wanted, has in zip(("operand", "result"), (op.operands, op.results), given, strict=True):
+        types = [value.type for value in wanted]
+        if types != has:
+            raise Violation(f"{kind} types are ({listed(types)}), but {role} {name} has ({listed(has)})")
+
+
+def _signature(role: str, name: ir.FlatSymbolRefAttr, symbols: Symbols) -> tuple[list[ir.Type], list[ir.Type]]:
+    """The types of the operands and results of a function. Raises Violation unless it is private, with a body."""
     function = symbols.ops.get(name.value)
     if function is None or function.name != "func.func":
         found = "not defined" if function is None else f"a {function.name}"
@@ -75,11 +86,8 @@ def _check_function(op: CompositeOp | KernelOp, role: str, name: ir.FlatSymbolRe
         raise Violation(f"{role} {name} is public; make it private, so that it is erased when unused")
     if not len(function.regions[0].blocks):
         raise Violation(f"{role} {name} has no body; the body defines what is computed")
-    given = function.attributes["function_type"].value
-    for kind, wanted, has in (("operand", op.operands, given.inputs), ("result", op.results, given.results)):
-        types = [value.type for value in wanted]
-        if types != list(has):
-            raise Violation(f"{kind} types are ({listed(types)}), but {role} {name} has ({listed(has)})")
+    given = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    return list(given.inputs), list(given.results)
 
 
 @module_rule(CompositeOp)

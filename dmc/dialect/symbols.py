@@ -11,7 +11,7 @@ from dmc._mlir import ir
 from dmc.dialect._dm_gen import ChannelOp, GroupAttr, MeshOp
 from dmc.dialect.rules import SYMBOL_RULES, Violation
 from dmc.errors import DmcError
-from dmc.walk import walk
+from dmc.walk import listed
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
@@ -36,6 +36,8 @@ class Symbols:
     ops: Mapping[str, ir.Operation]
     _sizes: dict[tuple[str, tuple[str, ...]], int] = field(default_factory=dict)
     _group_sizes: dict[GroupAttr, int] = field(default_factory=dict)
+    # By private function, the types of its operands and results, for the rules that compare them.
+    signatures: dict[str, tuple[list[ir.Type], list[ir.Type]]] = field(default_factory=dict)
 
     @staticmethod
     def of(module: ir.Module) -> Symbols:
@@ -106,6 +108,6 @@ def verify_symbols(module: ir.Module) -> None:
 
 
 def _checked_ops(module: ir.Module) -> Iterator[ir.OpView]:
-    for op in walk(module.operation):
+    for op in listed(module.operation):
         if op.name.startswith("dm.") or op.name == "func.func":
             yield op.opview

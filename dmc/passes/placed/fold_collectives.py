@@ -12,7 +12,7 @@ from dmc._mlir import ir
 from dmc.dialect.collectives import COLLECTIVES
 from dmc.dialect.labels import TENSOR, WHY, Label, label_of, put_label
 from dmc.passes.base import NESTED, Pass, run_passes
-from dmc.walk import walk
+from dmc.walk import listed
 
 # Takes a collective and the one that produces its operand; returns the folded value, or None to keep both.
 Fold = Callable[[Any, Any], ir.Value | None]
@@ -48,12 +48,13 @@ class FoldCollectives(Pass):
             before, count = count, _movements(module)
             if count == before:
                 break
-        for op in walk(module.operation):
+        consumers = {consumer for consumer, _ in FOLDS}
+        for op in [op for op in listed(module.operation) if op.name in consumers]:
             _fold_with_producers(op)
 
 
 def _movements(module: ir.Module) -> int:
-    return sum(op.name in _STEPS for op in walk(module.operation))
+    return sum(op.name in _STEPS for op in listed(module.operation))
 
 
 def _label_alike(root: ir.Operation) -> None:
@@ -61,7 +62,7 @@ def _label_alike(root: ir.Operation) -> None:
     first: dict[ir.Value, ir.Value] = {}
     alike: dict[tuple[str, ...], list[ir.Operation]] = {}
     numbers: dict[ir.Value, int] = {}
-    for op in [op for op in walk(root) if op.name in _STEPS]:
+    for op in [op for op in listed(root) if op.name in _STEPS]:
         operand = first.get(op.operands[0], op.operands[0])
         says = [f"{name} {op.attributes[name]}" for name in op.attributes if name not in (TENSOR, WHY)]
         number = numbers.setdefault(operand, len(numbers))

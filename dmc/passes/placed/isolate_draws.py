@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dmc._mlir import ir
 from dmc.dialect.iree import fusion_barrier
 from dmc.passes.base import Pass
-from dmc.walk import walk
+from dmc.walk import listed
 
 KINDS = ("dropout", "attention", "attention_backward")
 
@@ -26,7 +26,7 @@ class IsolateDraws(Pass):
 
     def run(self, module: ir.Module) -> None:
         barriers: dict[ir.Value, ir.Value] = {}
-        for op in [op for op in walk(module.operation) if op.name == "dm.composite"]:
+        for op in [op for op in listed(module.operation) if op.name == "dm.composite"]:
             for index, operand in enumerate(op.operands):
                 # Function arguments have no producer that could be fused.
                 if isinstance(operand.owner, ir.Block) or not _is_draw(op, operand):

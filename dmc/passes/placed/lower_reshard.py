@@ -15,7 +15,7 @@ from dmc.passes.shared.reshapes import COLLAPSE, EXPAND, reshape
 from dmc.placement.path import cheapest_path
 from dmc.placement.steps import AllGather, AllReduce, AllSlice, AllToAll, Permute, ReduceScatter, Step
 from dmc.placement.transitions import Tensor
-from dmc.walk import walk
+from dmc.walk import listed
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,8 @@ class LowerReshard(Pass):
         type."""
         dm.verify_symbols(module)
         symbols = dm.Symbols.of(module)
-        for op in walk(module.operation):
-            if op.name == dm.ReshardOp.OPERATION_NAME:
-                _lower(op, symbols)
+        for op in [op for op in listed(module.operation) if op.name == dm.ReshardOp.OPERATION_NAME]:
+            _lower(op, symbols)
 
 
 def _lower(op: ir.Operation, symbols: dm.Symbols) -> None:

@@ -9,7 +9,7 @@ from dmc._mlir import ir, tensor
 from dmc.analysis.kernels.casts import NARROW, WIDEN, is_cast
 from dmc.dialect.plan import type_bytes
 from dmc.passes.base import Pass
-from dmc.walk import walk
+from dmc.walk import listed
 
 _SUMS = (dm.AllReduceOp.OPERATION_NAME, dm.ReduceScatterOp.OPERATION_NAME)
 # Smaller values are not worth a kernel that casts.
@@ -36,9 +36,9 @@ class NarrowCollectives(Pass):
         """Raises DmcError where a rule of the dialect does not hold."""
         dm.verify_symbols(module)
         symbols = dm.Symbols.of(module)
-        for op in reversed([op for op in walk(module.operation) if op.name in _MOVES and _is_large(op)]):
+        for op in reversed([op for op in listed(module.operation) if op.name in _MOVES and _is_large(op)]):
             _narrow_before(op)
-        for op in [op for op in walk(module.operation) if op.name in (*_SUMS, *_MOVES) and _is_large(op)]:
+        for op in [op for op in listed(module.operation) if op.name in (*_SUMS, *_MOVES) and _is_large(op)]:
             if op.name in _MOVES or symbols.group_size(op.opview.group) <= self.most_ranks:
                 _widen_behind(op)
 

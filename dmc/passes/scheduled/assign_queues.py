@@ -13,7 +13,7 @@ from dmc.passes.base import Pass
 from dmc.passes.shared.report import named, print_table
 from dmc.passes.shared.starts import lane_name, lane_of, with_tokens
 from dmc.step_function import find_step
-from dmc.walk import walk
+from dmc.walk import listed
 
 # A clock: for each channel, how many of its movements are known to be complete.
 Clock = Mapping[str, int]
@@ -38,7 +38,7 @@ class AssignQueues(Pass):
         """Raises DmcError for broken rules of `dm`."""
         dm.verify_symbols(module)
         channels = _Channels(module)
-        for op in list(walk(module.operation)):
+        for op in listed(module.operation):
             if "group" in op.attributes and isinstance(op.opview, dm.MOVEMENTS) and "channel" not in op.attributes:
                 op.attributes["channel"] = ir.FlatSymbolRefAttr.get(channels.of(op.attributes["group"]), module.context)
         order = _Order(channels.conflicts())

@@ -11,7 +11,7 @@ from dmc._mlir import func, ir
 from dmc.errors import DmcError
 from dmc.passes.base import Pass
 from dmc.step_function import find_step
-from dmc.walk import walk
+from dmc.walk import listed
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Async(Pass):
         """Raises DmcError for a movement outside `@step`, or nested inside another operation."""
         step = find_step(module)
         movements = list(_movements(module, step))
-        taken = {op.attributes["instance"].value for op in walk(module.operation) if "instance" in op.attributes}
+        taken = {op.attributes["instance"].value for op in listed(module.operation) if "instance" in op.attributes}
         free = (number for number in count() if number not in taken)
         for op in movements:
             instance = op.attributes["instance"].value if "instance" in op.attributes else next(free)
@@ -39,7 +39,7 @@ class Async(Pass):
 
 def _movements(module: ir.Module, step: func.FuncOp) -> Iterator[ir.Operation]:
     """The synchronous movements, in order."""
-    for op in walk(module.operation):
+    for op in listed(module.operation):
         if not isinstance(op.opview, dm.MOVEMENTS) or isinstance(op.parent.opview, dm.StartOp):
             continue
         if op.parent != step.operation:

@@ -21,7 +21,7 @@ from dmc.passes.placed.exchange_sums.buckets import bucketed
 from dmc.passes.shared.loops import PARALLEL, loops, scalar
 from dmc.program import ALIGNMENT
 from dmc.target import targets
-from dmc.walk import walk
+from dmc.walk import listed
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ExchangeSums(Pass):
         dm.verify_symbols(module)
         if not any(each.has_kernels for each in targets(target_of(module, self.target))):
             return
-        sums = [op for op in walk(module.operation) if op.name in _RULES and self._is_large(op)]
+        sums = [op for op in listed(module.operation) if op.name in _RULES and self._is_large(op)]
         if not sums:
             return
         meshes, on = meshes_of(module), machine(machine_of(module, self.machine))

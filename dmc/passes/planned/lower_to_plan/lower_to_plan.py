@@ -20,7 +20,7 @@ from dmc.passes.planned.lower_to_plan.rank_programs import rank_program
 from dmc.passes.shared.programs import write_program
 from dmc.program import Await, Buffer, Launch, Program, Range, Record
 from dmc.step_function import find_step, functions, symbol
-from dmc.walk import walk
+from dmc.walk import listed
 
 _OF_LAUNCHES = {"flops": FLOPS, "bytes": BYTES, "scratch": SCRATCH, "implementation": IMPLEMENTATION}
 
@@ -82,7 +82,7 @@ def _locations(step: func.FuncOp, program: Program, firsts: Sequence[int]) -> It
 def _describe_kernels(module: ir.Module, step: func.FuncOp) -> None:
     """Copies attributes of `dm.kernel` to the functions of kernels. Raises DmcError where two kernels disagree."""
     by_name = {symbol(function): function.operation for function in functions(module)}
-    for op in walk(step):
+    for op in listed(step):
         if op.name != dm.KernelOp.OPERATION_NAME:
             continue
         for name in op.attributes["variants"] if "variants" in op.attributes else [op.attributes["body"]]:

@@ -10,7 +10,7 @@ from dmc import dialect as dm
 from dmc._mlir import ir, linalg, tensor
 from dmc.dialect.labels import label_of, put_label
 from dmc.passes.base import Pass
-from dmc.walk import walk
+from dmc.walk import listed
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class FlattenCollectives(Pass):
         """Raises DmcError where a rule of the dialect does not hold."""
         dm.verify_symbols(module)
         symbols = dm.Symbols.of(module)
-        for op in walk(module.operation):
-            if op.name in _RULES and _dims(op) != {0}:
+        for op in [op for op in listed(module.operation) if op.name in _RULES]:
+            if _dims(op) != {0}:
                 _flatten(op, symbols)
 
 

@@ -14,7 +14,7 @@ from dmc.lowering.composites import call_decomposition
 from dmc.passes.base import NESTED, Pass, run_passes
 from dmc.passes.shared.report import print_table
 from dmc.target import targets
-from dmc.walk import walk
+from dmc.walk import listed
 
 # Kinds worth a kernel of their own. Others, such as norms and dropout, cost less when fused with neighbours.
 WHOLE = (
@@ -50,14 +50,14 @@ class InlineComposites(Pass):
         verify_symbols(module)
         has_kernels = any(each.has_kernels for each in targets(target_of(module, self.target)))
         why: Counter[tuple[str, str]] = Counter()
-        for op in [op for op in walk(module.operation) if op.name == CompositeOp.OPERATION_NAME]:
+        for op in [op for op in listed(module.operation) if op.name == CompositeOp.OPERATION_NAME]:
             reason = _why_opened(op.opview) if has_kernels else "the target has no kernels for composites"
             why[op.opview.kind.value, reason or "stays"] += 1
             if reason:
                 call_decomposition(op.opview)
         # Canonicalisation is left to the pipeline: here it would hide what this pass does.
         run_passes(module, ("inline{default-pipeline=}", "symbol-dce"), NESTED)
-        for op in walk(module.operation):
+        for op in listed(module.operation):
             if op.name == func.CallOp.OPERATION_NAME:
                 callee = op.attributes["callee"]
                 raise DmcError(op, f"{callee} cannot be inlined", "a function of a step may not call itself")
