@@ -31,11 +31,11 @@ def kernel_orders(graph: TaskGraph, base: list[int], followers: Followers, cap: 
     as_in_base = [float(place.get(index, index)) for index in range(len(graph.tasks))]
     backwards = _latest(graph, followers, ways_here(graph))
     for seed in (as_in_base, longest_paths(graph, followers), backwards):
-        priority = seed
+        played: _Played | None = None
         for _ in range(ROUNDS):
+            priority = seed if played is None else _latest(graph, followers, played.end)
             played = _forward(graph, followers, priority, picks_within(graph, base, followers, cap))
             yield sorted(base, key=lambda index, played=played: (played.begin[index], place[index]))
-            priority = _latest(graph, followers, played.end)
 
 
 def longest_paths(graph: TaskGraph, followers: Followers) -> list[float]:

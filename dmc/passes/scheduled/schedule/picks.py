@@ -34,15 +34,19 @@ def picks_within(graph: TaskGraph, base: Sequence[int], followers: Followers, ca
     def pick(queue: list[tuple[float, int]]) -> int | None:
         if graph.tasks[queue[0][1]].is_movement:
             return first(queue)
-        looked_at = [heapq.heappop(queue) for _ in range(min(LOOKED_AT, len(queue)))]
-        chosen = next((entry for entry in looked_at if ahead.fits(entry[1])), None)
-        for entry in looked_at:
-            if entry != chosen:
-                heapq.heappush(queue, entry)
+        chosen, too_large = None, list[tuple[float, int]]()
+        while chosen is None and queue and len(too_large) < LOOKED_AT:
+            entry = heapq.heappop(queue)
+            if ahead.fits(entry[1]):
+                chosen = entry[1]
+            else:
+                too_large.append(entry)
+        for entry in too_large:
+            heapq.heappush(queue, entry)
         if chosen is None:
             return ahead.take_turn(queue)
-        ahead.run(chosen[1])
-        return chosen[1]
+        ahead.run(chosen)
+        return chosen
 
     return pick
 

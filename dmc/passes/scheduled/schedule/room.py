@@ -21,13 +21,48 @@ class Room:
     def add(self, first: int, end: int, bytes: int) -> None:
         """Adds bytes at the places from `first` to before `end`."""
         end = min(end, self._size)
-        if first < end:
-            self._add(1, 0, self._size, first, end, bytes)
+        if first >= end:
+            return
+        added, highest = self._added, self._highest
+        left, right = first + self._size, end + self._size
+        low, high = left >> 1, (right - 1) >> 1
+        while left < right:
+            # A node that the range covers, with none above it that it covers, too.
+            if left & 1:
+                added[left] += bytes
+                highest[left] += bytes
+                left += 1
+            if right & 1:
+                right -= 1
+                added[right] += bytes
+                highest[right] += bytes
+            left, right = left >> 1, right >> 1
+        while low:
+            for node in (low, high) if low != high else (low,):
+                highest[node] = max(highest[2 * node], highest[2 * node + 1]) + added[node]
+            low, high = low >> 1, high >> 1
 
     def highest(self, first: int, end: int) -> int:
         """The largest use in a range; 0 for an empty one."""
         end = min(end, self._size)
-        return self._query(1, 0, self._size, first, end) if first < end else 0
+        if first >= end:
+            return 0
+        added, highest = self._added, self._highest
+        low, high = first + self._size, end - 1 + self._size
+        left, right = highest[low], highest[high]
+        # The largest below a node, as far as it is in the range: up from both ends, then from where they meet.
+        while low >> 1 != high >> 1:
+            left = max(left, 0 if low & 1 else highest[low + 1]) + added[low >> 1]
+            right = max(right, highest[high - 1] if high & 1 else 0) + added[high >> 1]
+            low, high = low >> 1, high >> 1
+        found = max(left, right)
+        if low != high:
+            low >>= 1
+            found += added[low]
+        while low > 1:
+            low >>= 1
+            found = max(found, 0) + added[low]
+        return found
 
     def last_above(self, first: int, end: int, limit: int) -> int | None:
         """The last place of a range at which more than `limit` is in use, or None."""
@@ -36,28 +71,6 @@ class Room:
     def first_above(self, first: int, end: int, limit: int) -> int | None:
         """The first place of a range at which more than `limit` is in use, or None."""
         return self._search(1, 0, self._size, first, end, limit, (0, 1))
-
-    def _add(self, node: int, low: int, high: int, first: int, end: int, bytes: int) -> None:
-        """Adds to the part of a range, which is not empty, that is below a node."""
-        if first <= low and high <= end:
-            self._added[node] += bytes
-            self._highest[node] += bytes
-            return
-        middle, left, right = (low + high) // 2, 2 * node, 2 * node + 1
-        if first < middle:
-            self._add(left, low, middle, first, end, bytes)
-        if end > middle:
-            self._add(right, middle, high, first, end, bytes)
-        self._highest[node] = max(self._highest[left], self._highest[right]) + self._added[node]
-
-    def _query(self, node: int, low: int, high: int, first: int, end: int) -> int:
-        """The largest use in the part of a range, which is not empty, that is below a node; 0 if all is less."""
-        if first <= low and high <= end:
-            return self._highest[node]
-        middle = (low + high) // 2
-        left = self._query(2 * node, low, middle, first, end) if first < middle else 0
-        right = self._query(2 * node + 1, middle, high, first, end) if end > middle else 0
-        return max(left, right) + self._added[node]
 
     def _search(
         self, node: int, low: int, high: int, first: int, end: int, limit: int, turns: tuple[int, int]

@@ -156,7 +156,12 @@ def _candidates(graph: TaskGraph, base: list[int], followers: Followers, cap: in
         yield (found := _Candidate.of(graph, place_movements(graph, base, followers, cap, overlap=overlap)))
         if found.footprint.peak > cap:
             return
+    seen = {tuple(base)}
     for kernels in kernel_orders(graph, base, followers, cap):
+        # Of one lane, many orders are the same.
+        if tuple(kernels) in seen:
+            continue
+        seen.add(tuple(kernels))
         yield _Candidate.of(graph, place_movements(graph, kernels, followers, cap, overlap=True))
 
 
