@@ -65,7 +65,12 @@ def pack(blocks: Sequence[Block]) -> Packing:
     """
     bound = lower_bound(blocks)
     enough, smallest = bound * _NEAR, bound * _SMALL
-    tried = [(place(blocks, order), order) for order in _orders(blocks)]
+    tried: list[tuple[Packing, list[int]]] = []
+    for order in _orders(blocks):
+        tried.append((place(blocks, order), order))
+        # None is smaller.
+        if tried[-1][0].bytes == bound:
+            return tried[-1][0]
     tried.sort(key=lambda each: each[0].bytes)
     found = [tried[0][0]]
     for number, (_, start) in enumerate(tried):

@@ -18,7 +18,7 @@ from dmc.passes.scheduled.keep.replay import replay
 from dmc.passes.scheduled.keep.report import print_reasons
 from dmc.passes.scheduled.keep.rewrite import rewrite
 from dmc.passes.scheduled.keep.step import Again, Step, step_of
-from dmc.passes.scheduled.keep.words import Wanted, wanted
+from dmc.passes.scheduled.keep.words import Wanted, is_requested, wanted
 from dmc.passes.shared.starts import starts_of_returns
 from dmc.passes.shared.trials import copy_of
 from dmc.step_function import find_step
@@ -56,6 +56,9 @@ class Keep(Pass):
         # Where values are offloaded, dm-offload has seen to the order: a frugal one would wait for each copy.
         if is_full and not any(starts_of_returns(find_step(module).entry_block)):
             self._schedule(module, "algorithm=frugal")
+        # Most steps fit, and then a request is the only reason to read the tasks.
+        if not is_full and not self.reasons and not is_requested(find_step(module), keeping_of(module)):
+            return
         step = self._read(module)
         requested = wanted(step, keeping_of(module))
         again = self._within(module, step, requested, cap) if is_full else requested.again

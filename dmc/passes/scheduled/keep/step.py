@@ -51,10 +51,11 @@ def step_of(graph: TaskGraph) -> Step:
     that a bucket contains or that the step returns.
     """
     writers = Counter(storage for task in graph.tasks for storage in task.writes)
+    kept = set(graph.kept)
     makers: dict[int, int] = {}
     for index, task in enumerate(graph.tasks):
         is_free = len(task.writes) == len(task.op.results) and all(
-            graph.sizes[each] and writers[each] == 1 and each not in graph.kept and each not in task.reads
+            graph.sizes[each] and writers[each] == 1 and each not in kept and each not in task.reads
             for each in task.writes
         )
         if not task.is_movement and is_free and not is_packed(task.op.results):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dmc import dialect as dm
+from dmc._mlir import func
 from dmc.analysis.requests.keeping import NOT_FORWARD, Word, last_word
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.dialect.labels import kernel_label_of
@@ -18,6 +20,12 @@ class Wanted:
 
     again: Again
     pinned: frozenset[int]
+
+
+def is_requested(step: func.FuncOp, words: Sequence[Word]) -> bool:
+    """Whether any kernel is to run again by a request. Without, `wanted` finds none."""
+    labels = {kernel_label_of(view.operation) for view in step.entry_block.operations if isinstance(view, dm.KernelOp)}
+    return any(isinstance(last_word(label, words)[0], Recompute) for label in labels)
 
 
 def wanted(step: Step, words: Sequence[Word]) -> Wanted:
