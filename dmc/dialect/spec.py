@@ -132,20 +132,30 @@ def _apply(table: dict[type, tuple[Rule, ...]], subject: Any) -> None:
 def _check_attributes(op: Any, record: OpSpec) -> None:
     # Left behind if another op failed while this one was being verified.
     join(op, record.mixed)
-    attributes = op.attributes
+    attributes, known = op.attributes, 0
     for each in record.attributes:
         value = attributes.get(each.name)
         if value is None:
             if each.arity == "optional":
                 continue
             raise Violation(f"attribute '{each.name}' is missing; it must be {each.must_be.text}")
-        if not once(each.must_be.holds, value):
+        if not once(_is_sound, each.must_be.holds, value):
             raise Violation(f"attribute '{each.name}' is {value}; it must be {each.must_be.text}")
-        once(check_attribute, value)
+        known += 1
+    if known == len(attributes):
+        return
     for name in attributes:
         if name not in record.names and "." not in name:
-            known = ", ".join(sorted(record.names)) or "none"
-            raise Violation(f"takes no attribute '{name}' (it takes: {known}); others need a dialect's prefix")
+            taken = ", ".join(sorted(record.names)) or "none"
+            raise Violation(f"takes no attribute '{name}' (it takes: {taken}); others need a dialect's prefix")
+
+
+def _is_sound(holds: Check, attribute: Any) -> bool:
+    """Whether an attribute is what it must be. Raises Violation where a rule of its own is violated."""
+    if not holds(attribute):
+        return False
+    check_attribute(attribute)
+    return True
 
 
 def _check_values(op: Any, kind: str, fields: tuple[Field, ...], values: Sequence[ir.Value]) -> None:
