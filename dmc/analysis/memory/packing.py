@@ -66,11 +66,13 @@ def pack(blocks: Sequence[Block]) -> Packing:
     bound = lower_bound(blocks)
     enough, smallest = bound * _NEAR, bound * _SMALL
     tried: list[tuple[Packing, list[int]]] = []
+    placement, best = Placement(blocks), math.inf
     for order in _orders(blocks):
-        tried.append((place(blocks, order), order))
-        # None is smaller.
-        if tried[-1][0].bytes == bound:
-            return tried[-1][0]
+        # Beside what is good enough, only a smaller one counts.
+        packing = placement.place(order, best - 1 if best <= enough else math.inf)
+        if packing is not None:
+            tried.append((packing, order))
+            best = min(best, packing.bytes)
     tried.sort(key=lambda each: each[0].bytes)
     found = [tried[0][0]]
     for number, (_, start) in enumerate(tried):
