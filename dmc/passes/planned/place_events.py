@@ -8,12 +8,11 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.commands.events import needed_edges, with_events
 from dmc.analysis.commands.jobs import job_of
+from dmc.dialect.build import i64
+from dmc.dialect.plan import COMMANDS
 from dmc.errors import DmcError
 from dmc.passes.base import Pass
-from dmc.passes.shared.programs import write_program
-from dmc.program import Program
-
-_WORK = (dm.LaunchOp, dm.MoveOp, dm.CollectiveOp)
+from dmc.program import Await, Program, Record
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,33 @@ class PlaceEvents(Pass):
             _check_alike(programs[0], program)
         edges = needed_edges(programs)
         for op in [op for op in module.body.operations if isinstance(op, dm.ProgramOp)]:
-            works = [each for each in op.regions[0].blocks[0].operations if isinstance(each, _WORK)]
-            with ir.InsertionPoint(op), op.location:
-                write_program(with_events(programs[op.rank.value], edges), [each.location for each in works])
-            op.operation.erase()
+            program = programs[op.rank.value]
+            _add_events(op, program, with_events(program, edges))
+
+
+def _add_events(op: dm.ProgramOp, before: Program, after: Program) -> None:
+    """Turns the program `before` into `after`: most of a program stays as it is.
+
+    An event belongs to the work before it.
+    """
+    block = op.regions[0].blocks[0]
+    views = list(block.operations)
+    commands = [view for view in views if isinstance(view, COMMANDS)]
+    here, place = op.location, 0
+    for command in after.commands:
+        if place < len(commands) and command is before.commands[place]:
+            here = commands[place].location
+            place += 1
+            continue
+        assert isinstance(command, Record | Await), "events are all that is added"
+        build = dm.record if isinstance(command, Record) else dm.await_
+        with here, ir.InsertionPoint(commands[place]) if place < len(commands) else ir.InsertionPoint(block):
+            build(lane=after.lanes[command.lane].name, event=command.event)
+    buffers = [view for view in views if isinstance(view, dm.BufferOp)]
+    with op.context:
+        for view, own in zip(buffers, after.buffers, strict=True):
+            view.operation.attributes["first"] = i64(own.first)
+            view.operation.attributes["last"] = i64(own.last)
 
 
 def _check_alike(first: Program, other: Program) -> None:
