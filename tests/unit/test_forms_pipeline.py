@@ -16,6 +16,7 @@ from dmc._mlir import ir
 from dmc.errors import DmcError, PipelineError
 from dmc.observer import RecordingObserver
 from dmc.passes.scheduled.tensors.inline_composites import InlineComposites
+from dmc.passes.shared.trials import SPREAD
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "dmc-opt"
 
@@ -55,6 +56,11 @@ def test_the_stages_lead_through_the_forms() -> None:
     assert pipeline.stage_names() == ("placed", "scheduled", "planned")
     assert pipeline.stage_names("scheduled") == ("planned",)
     assert pipeline.stage_names(to_form="imported") == ()
+
+
+def test_a_trial_runs_what_the_compiler_runs_behind_dm_keep() -> None:
+    names = [str(each) for stage in pipeline.STAGES for each in stage.passes]
+    assert names[names.index("dm-keep") + 1 : names.index("dm-schedule")] == SPREAD.split(",")
 
 
 def test_forms_that_do_not_exist_or_lie_behind() -> None:

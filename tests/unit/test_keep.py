@@ -17,13 +17,13 @@ from dmc.analysis.requests.keeping import keeping_of, root_of, write_keeping
 from dmc.analysis.tasks.footprint import footprint
 from dmc.dialect.labels import kernel_label_of
 from dmc.errors import PlanError
-from dmc.passes.scheduled.keep import Keep
+from dmc.passes.base import parse_pipeline, run_passes
 from dmc.passes.scheduled.keep.choice import choose
 from dmc.passes.scheduled.keep.replay import replay
 from dmc.passes.scheduled.keep.rewrite import rewrite
 from dmc.passes.scheduled.keep.step import step_of
 from dmc.passes.scheduled.keep.words import Wanted
-from dmc.passes.scheduled.schedule import Schedule
+from dmc.passes.shared.trials import SPREAD
 from dmc.program.labels import RECOMPUTED
 from dmc.step_function import find_step
 from tests.meanings import said
@@ -65,8 +65,8 @@ def test_a_cap_is_kept_or_refused_with_the_same_bits(seed: int, percent: int) ->
 
 
 def _fitted(module: ir.Module, cap: int) -> None:
-    Keep(machine=MACHINE, memory_cap=cap).run(module)
-    Schedule(machine=MACHINE, memory_cap=cap).run(module)
+    options = f"{{machine={MACHINE} memory_cap={cap}}}"
+    run_passes(module, parse_pipeline(f"dm-keep{options},{SPREAD},dm-schedule{options}"))
 
 
 @pytest.mark.usefixtures("context")

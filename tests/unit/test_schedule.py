@@ -15,7 +15,7 @@ from dmc._mlir import ir
 from dmc.analysis.tasks.footprint import footprint, intervals
 from dmc.analysis.tasks.graph import Task, TaskGraph, check_order
 from dmc.analysis.tasks.timeline import busy, timeline
-from dmc.errors import DmcError
+from dmc.errors import DmcError, MemoryCapError
 from dmc.passes.scheduled.schedule import Schedule
 from dmc.passes.scheduled.schedule.list_scheduling import kernel_orders
 from dmc.passes.scheduled.schedule.movements import place_movements
@@ -55,6 +55,21 @@ def test_memory_under_a_cap_buys_time(seed: int) -> None:
     after = graph_of(module)
     assert timeline(before, before.order).total <= 1.001 * timeline(after, after.order).total
     assert footprint(after, after.order).peak <= footprint(before, before.order).peak
+
+
+@pytest.mark.usefixtures("context")
+@pytest.mark.parametrize("seed", [27, 88, 118])
+def test_movements_overlap_under_the_smallest_cap(seed: int) -> None:
+    """Fragmentation leaves only the smallest order; overlap away from its peak takes no memory there."""
+    frugal = random_module(seed, 40)
+    Schedule(machine=MACHINE, algorithm="frugal").run(frugal)
+    with pytest.raises(MemoryCapError) as refusal:
+        Schedule(machine=MACHINE, memory_cap=1).run(random_module(seed, 40))
+    module = random_module(seed, 40)
+    Schedule(machine=MACHINE, memory_cap=refusal.value.needed).run(module)
+    before, after = graph_of(frugal), graph_of(module)
+    assert timeline(after, after.order).total < 0.95 * timeline(before, before.order).total
+    assert arena_of(module) <= refusal.value.needed
 
 
 @settings(IN_ONE_CONTEXT, max_examples=40)

@@ -10,7 +10,6 @@ from dmc.analysis.requests.keeping import keeping_of
 from dmc.analysis.requests.settings import machine_of, memory_cap_of
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.reader import read_tasks
-from dmc.errors import MemoryCapError
 from dmc.machine import machine
 from dmc.passes.base import Pass, parse_pipeline, run_passes
 from dmc.passes.scheduled.keep.choice import choose
@@ -20,7 +19,7 @@ from dmc.passes.scheduled.keep.rewrite import rewrite
 from dmc.passes.scheduled.keep.step import Again, Step, step_of
 from dmc.passes.scheduled.keep.words import Wanted, is_requested, wanted
 from dmc.passes.shared.starts import starts_of_returns
-from dmc.passes.shared.trials import copy_of
+from dmc.passes.shared.trials import copy_of, fits
 from dmc.step_function import find_step
 
 _TRIES = 6  # at most this many choices are planned until one fits,
@@ -51,17 +50,21 @@ class Keep(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError for operations that do not belong to form scheduled."""
-        cap = memory_cap_of(module, self.memory_cap)
-        is_full = cap > 0 and not self.only_requested and not self._fits(module, cap)
-        # Where values are offloaded, dm-offload has seen to the order: a frugal one would wait for each copy.
-        if is_full and not any(starts_of_returns(find_step(module).entry_block)):
-            self._schedule(module, "algorithm=frugal")
-        # Most steps fit, and then a request is the only reason to read the tasks.
-        if not is_full and not self.reasons and not is_requested(find_step(module), keeping_of(module)):
+        name, words = machine_of(module, self.machine), keeping_of(module)
+        cap = 0 if self.only_requested else memory_cap_of(module, self.memory_cap)
+        # Without a cap, a request is the only reason to read the tasks.
+        if not (cap or self.reasons or is_requested(find_step(module), words)):
             return
         step = self._read(module)
-        requested = wanted(step, keeping_of(module))
-        again = self._within(module, step, requested, cap) if is_full else requested.again
+        requested = wanted(step, words)
+        again = requested.again
+        if cap and not self._fits(module, again, cap):
+            # Where values are offloaded, dm-offload has seen to the order: a frugal one would wait for each copy.
+            if not any(starts_of_returns(find_step(module).entry_block)):
+                run_passes(module, parse_pipeline(f"dm-schedule{{algorithm=frugal machine={name}}}"))
+                step = self._read(module)
+                requested = wanted(step, words)
+            again = self._within(module, step, requested, cap)
         if self.reasons:
             print_reasons(step, requested, again)
         rewrite(step, again)
@@ -69,25 +72,16 @@ class Keep(Pass):
     def _read(self, module: ir.Module) -> Step:
         return step_of(read_tasks(module, TaskCosts.of(module, machine(machine_of(module, self.machine)))))
 
-    def _schedule(self, module: ir.Module, options: str) -> None:
-        run_passes(module, parse_pipeline(f"dm-schedule{{{options} machine={machine_of(module, self.machine)}}}"))
-
-    def _fits(self, module: ir.Module, cap: int) -> bool:
-        """Whether dm-schedule finds an order under the cap, with only what is requested computed again."""
-        copy = copy_of(module)
-        step = self._read(copy)
-        rewrite(step, wanted(step, keeping_of(module)).again)
-        try:
-            self._schedule(copy, f"memory_cap={cap}")
-        except MemoryCapError:
-            return False
-        return True
+    def _fits(self, module: ir.Module, again: Again, cap: int) -> bool:
+        """Whether an order is found under the cap, if these kernels run again."""
+        return fits(self._with(module, again), machine_of(module, self.machine), cap)
 
     def _within(self, module: ir.Module, step: Step, requested: Wanted, cap: int) -> Again:
-        """The kernels that run again so that the step can be placed under the cap, or else in the least memory found.
+        """The kernels that run again so that the step fits under the cap, or else in the least memory found.
 
         What dm-plan-memory needs more than live bytes (fragmentation) or less (kernels that work in place) is likely to
-        recur, so each try takes it into account.
+        recur, so each try takes it into account. A try that can be placed is scheduled, too, since what follows may
+        need more. The least memory does not depend on the cap: a refusal names it, and must find it again under that.
         """
         live, needed = replay(step, requested.again).peak, self._planned_bytes(module, requested.again)
         limit = live * cap // needed
@@ -96,13 +90,18 @@ class Keep(Pass):
             if choice.peak > limit:
                 break
             needed = self._planned_bytes(module, choice.again)
-            if needed <= cap:
+            if needed <= cap and self._fits(module, choice.again, cap):
                 return choice.again
             limit = min(limit * cap // needed, limit - limit // _MARGIN)
         return choose(step, requested, 0).again
 
     def _planned_bytes(self, module: ir.Module, again: Again) -> int:
+        copy = self._with(module, again)
+        return plan_memory(find_step(copy)).device_bytes
+
+    def _with(self, module: ir.Module, again: Again) -> ir.Module:
+        """A copy of the module in which these kernels run again."""
         copy = copy_of(module)
         # Its tasks have the same numbers.
         rewrite(self._read(copy), again)
-        return plan_memory(find_step(copy)).device_bytes
+        return copy

@@ -19,16 +19,14 @@ from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.analysis.tasks.reader import read_tasks
 from dmc.analysis.tasks.timeline import timeline
-from dmc.errors import MemoryCapError
 from dmc.machine import Machine
 from dmc.passes.base import parse_pipeline, run_passes
 from dmc.passes.scheduled.offload.copies import hidden, visits_of
 from dmc.passes.scheduled.offload.rewrite import rewrite
 from dmc.passes.scheduled.offload.trips import Trip, clock_of, trips_of
-from dmc.passes.shared.trials import copy_of
+from dmc.passes.shared.trials import SPREAD, copy_of, fits
 from dmc.step_function import find_step
 
-_SPREAD = ",dm-hoist-start,dm-sink-wait"  # What runs between dm-keep and dm-schedule.
 _WORTH = 64  # A value less than the largest by more than this factor does not leave.
 
 
@@ -44,12 +42,7 @@ class Choice:
     def fits(self, trips: Sequence[Trip]) -> bool:
         """Whether dm-schedule finds an order under the cap, if these values leave, and only what is requested is
         computed again."""
-        copy = self._with(trips)
-        try:
-            self._schedule(copy, "{only_requested}")
-        except MemoryCapError:
-            return False
-        return True
+        return self._fits(self._with(trips), "only_requested")
 
     def within(self, requested: Sequence[Trip], others: Sequence[Trip]) -> list[Trip]:
         """Those that leave: the ones requested, and as many of the others as the cap requires."""
@@ -81,25 +74,20 @@ class Choice:
 
     def _planned_bytes(self, trips: Sequence[Trip]) -> int:
         copy = self._with(trips)
-        self._run(copy, f"dm-keep{{only_requested}}{_SPREAD}")
+        self._run(copy, f"dm-keep{{only_requested}},{SPREAD}")
         return plan_memory(find_step(copy)).device_bytes
 
     def _time(self, trips: Sequence[Trip]) -> float:
         """The time of a step under the cap, if these values leave; infinite if nothing fits."""
         copy = self._with(trips)
-        try:
-            self._schedule(copy, self._options)
-        except MemoryCapError:
+        if not self._fits(copy, f"memory_cap={self.cap} machine={self.name}"):
             return inf
         graph = self._graph(copy)
         return timeline(graph, graph.order).total
 
-    @property
-    def _options(self) -> str:
-        return f"{{memory_cap={self.cap} machine={self.name}}}"
-
-    def _schedule(self, module: ir.Module, keeping: str) -> None:
-        self._run(module, f"dm-keep{keeping}{_SPREAD},dm-schedule{self._options}")
+    def _fits(self, module: ir.Module, keeping: str) -> bool:
+        self._run(module, f"dm-keep{{{keeping}}}")
+        return fits(module, self.name, self.cap)
 
     def _run(self, module: ir.Module, passes: str) -> None:
         run_passes(module, parse_pipeline(passes))

@@ -88,6 +88,8 @@ class Schedule(Pass):
             needed = _planned_bytes(graph, best.order)
             if needed <= limit:
                 return _faster(graph, best, given, limit)
+            if best.footprint.peak > cap:
+                break  # Under a smaller cap the same one is found.
             cap = cap * limit // needed
         frugal = _frugal(graph, given) if self.algorithm == "list" else [self._candidate(graph, given, limit)]
         needed = [_planned_bytes(graph, each.order) for each in frugal]
@@ -127,17 +129,20 @@ class _Candidate:
 
 
 def _best(graph: TaskGraph, given: _Candidate, cap: int) -> _Candidate:
-    """The smallest of the fastest candidates under the cap; if there is none, the smallest."""
+    """The smallest of the fastest candidates under the cap; if there is none, the fastest of the smallest."""
     followers = graph.followers()
     layers = _Candidate.of(graph, prefetch_layers(graph, graph.kernels(), followers))
     candidates = [given, layers, *_candidates(graph, graph.kernels(), followers, cap)]
-    fitting = [each for each in candidates if each.footprint.peak <= cap]
-    if not fitting:
-        candidates += _candidates(graph, frees_first(graph, followers), followers, cap)
-        fitting = [each for each in candidates if each.footprint.peak <= cap]
-    if not fitting:
-        return min(candidates, key=lambda each: each.footprint.peak)
-    return _smallest_of_the_fastest(fitting, given.timeline.total)
+    if fitting := [each for each in candidates if each.footprint.peak <= cap]:
+        return _smallest_of_the_fastest(fitting, given.timeline.total)
+    frees = frees_first(graph, followers)
+    candidates += _candidates(graph, frees, followers, cap)
+    if fitting := [each for each in candidates if each.footprint.peak <= cap]:
+        return _smallest_of_the_fastest(fitting, given.timeline.total)
+    # Over the cap, too, movements may overlap where that takes no memory at the peak.
+    tight = [place_movements(graph, base, followers, cap, overlap=True) for base in (graph.kernels(), frees)]
+    candidates += [_Candidate.of(graph, order) for order in tight]
+    return min(candidates, key=lambda each: (each.footprint.peak, each.timeline.total))
 
 
 def _smallest_of_the_fastest(candidates: list[_Candidate], most: float) -> _Candidate:
