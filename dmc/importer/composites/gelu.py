@@ -10,38 +10,38 @@ from torch import Tensor
 
 from dmc.importer.composites.base import composite, differentiable
 
-_TANH_CUBIC = 0.044715
-_SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
+_TANH_LINEAR = math.sqrt(2.0 / math.pi)
+_TANH_CUBIC = 0.044715 * _TANH_LINEAR
 
 
 @composite("gelu(Tensor x, str approximate) -> Tensor")
 def gelu(x: Tensor, approximate: str) -> Tensor:
     """x · Φ(x), elementwise, computed in f32 for narrower types; shape and dtype of `x`."""
     wide = x.float()
-    if approximate == "tanh":
-        cdf = 0.5 * (1.0 + torch.tanh(_tanh_argument(wide)))
-    else:
-        cdf = 0.5 * (1.0 + torch.erf(wide * math.sqrt(0.5)))
-    return (wide * cdf).to(x.dtype)
+    return (wide * _share(wide, wide * wide, approximate)).to(x.dtype)
 
 
 @composite("gelu_backward(Tensor dy, Tensor x, str approximate) -> Tensor")
 def gelu_backward(dy: Tensor, x: Tensor, approximate: str) -> Tensor:
-    """The gradient of `gelu` with respect to `x`, from the input alone: only `x` is saved."""
+    """The gradient of `gelu` with respect to `x`, from the input alone: only `x` is saved.
+
+    By tanh, with y its argument and s = (1 + tanh y) / 2: ds/dx = 2 · s · (1 - s) · dy/dx.
+    """
     wide = x.float()
+    square = wide * wide
+    share = _share(wide, square, approximate)
     if approximate == "tanh":
-        t = torch.tanh(_tanh_argument(wide))
-        slope = _SQRT_2_OVER_PI * (1.0 + 3.0 * _TANH_CUBIC * wide * wide)
-        derivative = 0.5 * (1.0 + t) + 0.5 * wide * (1.0 - t * t) * slope
+        slope = share * (1.0 - share) * (2.0 * _TANH_LINEAR + 6.0 * _TANH_CUBIC * square)
     else:
-        cdf = 0.5 * (1.0 + torch.erf(wide * math.sqrt(0.5)))
-        density = torch.exp(-0.5 * wide * wide) * (1.0 / math.sqrt(2.0 * math.pi))
-        derivative = cdf + wide * density
-    return (dy.float() * derivative).to(x.dtype)
+        slope = torch.exp(square * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
+    return (dy.float() * (share + wide * slope)).to(x.dtype)
 
 
-def _tanh_argument(x: Tensor) -> Tensor:
-    return _SQRT_2_OVER_PI * (x + _TANH_CUBIC * x * x * x)
+def _share(x: Tensor, square: Tensor, approximate: str) -> Tensor:
+    """Φ(x), given the square of x."""
+    if approximate == "tanh":
+        return 0.5 * (1.0 + torch.tanh(x * (_TANH_LINEAR + _TANH_CUBIC * square)))
+    return 0.5 * (1.0 + torch.erf(x * math.sqrt(0.5)))
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -56,7 +56,11 @@ FLOAT: dict[str, tuple[str, str]] = {
     "math.rsqrt": ("inverse_root", "tl.rsqrt({})"),
     "math.sqrt": ("root", "tl.sqrt_rn({})"),
     "math.tanh": ("tanh", "functions.tanh({})"),
-    # Not of MLIR: see `dmc.kernels.generated.tanh`.
+    # Not of MLIR: see `dmc.kernels.generated.beside_one`.
+    "share by math.tanh": ("share", "functions.share_by_tanh({})"),
+    "share by math.erf": ("share", "functions.share_by_erf({})"),
+    "exp_beside_share": ("exponential", "functions.exp_beside_share({})"),
+    "inverse": ("inverse", "functions.inverse({})"),
     "tanh_beside_one": ("tanh", "functions.tanh_beside_one({})"),
     "erf_beside_one": ("erf", "functions.erf_beside_one({})"),
     "math.fma": ("sum", "tl.fma({}, {}, {})"),

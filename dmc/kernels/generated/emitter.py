@@ -8,10 +8,10 @@ from typing import Any
 
 from dmc._mlir import ir
 from dmc.kernels.generated import arithmetic, integers, words
+from dmc.kernels.generated.beside_one import is_beside_one, is_beside_share, is_inverse_above_one, share_of
 from dmc.kernels.generated.index import ZERO, Index, Looked, linearise
 from dmc.kernels.generated.movements import MOVEMENTS
 from dmc.kernels.generated.operations import Places, at, is_parallel, maps_of, scalars, slice_of
-from dmc.kernels.generated.tanh import is_beside_one
 from dmc.kernels.generated.value import Declined, Value, literal
 from dmc.kernels.generated.writer import Writer
 
@@ -198,6 +198,9 @@ class Emitter:
         if inner.name == "tensor.extract":
             source, *numbers = inner.operands
             return self.emit(source, [self.place(self._operand(op, each, loops)) for each in numbers])
+        if (share := share_of(inner)) is not None:
+            function, argument = share
+            return arithmetic.float_op(self.writer, inner, [self._operand(op, argument, loops)], f"share by {function}")
         return self.apply(inner, [self._operand(op, each, loops) for each in inner.operands])
 
     def _operand(self, op: Any, value: Any, loops: Places) -> Value:
@@ -237,6 +240,10 @@ class Emitter:
                 return arithmetic.float_op(writer, op, values, "tanh_beside_one")
             case "math.erf" if is_beside_one(op):
                 return arithmetic.float_op(writer, op, values, "erf_beside_one")
+            case "math.exp" if is_beside_share(op):
+                return arithmetic.float_op(writer, op, values, "exp_beside_share")
+            case "arith.divf" if is_inverse_above_one(op):
+                return arithmetic.float_op(writer, op, values[1:], "inverse")
             case name if name in arithmetic.FLOAT:
                 return arithmetic.float_op(writer, op, values)
             case name if name in arithmetic.TO_FLOAT:

@@ -1,0 +1,101 @@
+"""Functions combined with 1, as in GELU and its gradient, so that only their absolute error matters.
+
+That takes fewer instructions, which is energy where a GPU is at its power limit. A *share* is 0.5 · (1 + f(x)), where f
+is tanh or erf.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmc._mlir import ir
+
+_FUNCTIONS = ("math.tanh", "math.erf")
+
+
+def is_beside_one(op: Any) -> bool:
+    """Whether every user of a function of f32 adds it to 1, or subtracts its square from 1."""
+    (result,) = op.results
+    return str(result.type) == "f32" and all(_is_absorbed(use.owner.operation, result) for use in result.uses)
+
+
+def share_of(op: Any) -> tuple[str, Any] | None:
+    """The function f and the argument x, if an operation computes a share, and all else that reads f is beside 1."""
+    sum_ = _beside(op, "arith.mulf", 0.5)
+    value = None if sum_ is None else _beside(sum_, "arith.addf", 1.0)
+    if value is None or value.name not in _FUNCTIONS or not is_beside_one(value):
+        return None
+    return value.name, value.operands[0]
+
+
+def is_beside_share(op: Any) -> bool:
+    """Whether an exponential is of a negative multiple of a square, as in a normal distribution's density, and is only
+    added to shares, times other numbers."""
+    power = op.operands[0].owner
+    if isinstance(power, ir.Block) or power.name != "arith.mulf":
+        return False
+    for square, number in (tuple(power.operands), tuple(power.operands)[::-1]):
+        known = _constant(number)
+        is_square = not isinstance(square.owner, ir.Block) and len(set(square.owner.operands)) == 1
+        if known is not None and known < 0.0 and is_square and square.owner.name == "arith.mulf":
+            return _is_added_to_shares(op.results[0])
+    return False
+
+
+def is_inverse_above_one(op: Any) -> bool:
+    """Whether an operation of f32 computes 1 ÷ (1 + eˣ), as in a logistic function."""
+    below = _beside(op, "arith.divf", 1.0)
+    power = None if below is None else _beside(below, "arith.addf", 1.0)
+    is_first = below is not None and op.operands[1].owner == below
+    return is_first and power is not None and power.name == "math.exp" and str(op.results[0].type) == "f32"
+
+
+def _is_added_to_shares(value: Any) -> bool:
+    """Whether all users multiply a value, and then add it to a share."""
+    for reader in (use.owner.operation for use in value.uses):
+        if reader.name == "arith.mulf":
+            if not _is_added_to_shares(reader.results[0]):
+                return False
+        elif reader.name != "arith.addf" or not any(_is_share(each) for each in reader.operands):
+            return False
+    return True
+
+
+def _is_share(value: Any) -> bool:
+    return not isinstance(value.owner, ir.Block) and share_of(value.owner) is not None
+
+
+def _is_absorbed(reader: Any, value: Any) -> bool:
+    operands = list(reader.operands)
+    if reader.name == "arith.addf":
+        return any(_constant(each) == 1.0 for each in operands)
+    if reader.name != "arith.mulf" or operands != [value, value]:
+        return False
+    (square,) = reader.results
+    return all(_is_taken_from_one(use.owner.operation, square) for use in square.uses)
+
+
+def _is_taken_from_one(reader: Any, square: Any) -> bool:
+    return reader.name == "arith.subf" and _constant(reader.operands[0]) == 1.0 and reader.operands[1] == square
+
+
+def _beside(op: Any, name: str, number: float) -> Any | None:
+    """The operation in the same body whose result one of this name combines with a number."""
+    if op.name != name:
+        return None
+    others = [each for each in op.operands if _constant(each) != number]
+    return others[0].owner if len(others) == 1 and not isinstance(others[0].owner, ir.Block) else None
+
+
+def _constant(value: Any) -> float | None:
+    """The value of a body, if it is a constant, or an element of a constant tensor of equal numbers."""
+    if isinstance(value.owner, ir.Block):
+        value = value.owner.owner.operands[ir.BlockArgument(value).arg_number]
+        if isinstance(value.owner, ir.Block):
+            return None
+    if value.owner.name != "arith.constant":
+        return None
+    content = value.owner.attributes["value"]
+    if isinstance(content, ir.DenseElementsAttr):
+        return content.get_splat_value().value if content.is_splat else None
+    return content.value

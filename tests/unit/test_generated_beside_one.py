@@ -1,0 +1,184 @@
+"""Functions of generated kernels that need fewer instructions where they are combined with 1, and anywhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dmc.kernels.generated import generate
+from tests.generated_regions import assert_right, region, regions_of, sample
+from tests.triton_interpreter import interpret
+
+HEAD = """(%x: tensor<4096xf32>, %one: tensor<f32>) -> tensor<4096xf32> {
+  %c1 = arith.constant 1.0 : f32
+  %c2 = arith.constant 2.0 : f32
+  %ones = arith.constant dense<1.0> : tensor<f32>
+  %e = tensor.empty() : tensor<4096xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> ()>, affine_map<(i) -> ()>,
+      affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x, %ones, %one : tensor<4096xf32>, tensor<f32>, tensor<f32>) outs(%e : tensor<4096xf32>) {
+  ^bb0(%a: f32, %b: f32, %read: f32, %o: f32):
+    %t = math.tanh %a : f32
+"""
+TAIL = """
+    linalg.yield %r : f32
+  } -> tensor<4096xf32>
+  return %y : tensor<4096xf32>
+}"""
+GELU = "%r = arith.addf %t, %c1 : f32"
+SLOPE = """%s = arith.mulf %t, %t : f32
+    %d = arith.subf %b, %s : f32
+    %u = arith.addf %c1, %t : f32
+    %r = arith.mulf %d, %u : f32"""
+
+
+@pytest.mark.parametrize(
+    ("body", "is_beside_one"),
+    [
+        (GELU, True),
+        (SLOPE, True),
+        ("%r = arith.addf %t, %c2 : f32", False),
+        ("%r = arith.addf %t, %read : f32", False),
+        ("%r = arith.subf %t, %c1 : f32", False),
+        ("%s = arith.mulf %t, %t : f32\n%r = arith.subf %s, %c1 : f32", False),
+        ("%s = arith.mulf %t, %a : f32\n%r = arith.subf %c1, %s : f32", False),
+        ("%s = arith.addf %t, %c1 : f32\n%r = arith.mulf %s, %t : f32", False),
+    ],
+)
+def test_its_relative_error_may_be_large_where_only_the_absolute_counts(
+    context: Any, body: str, is_beside_one: bool
+) -> None:
+    module = region(HEAD + body + TAIL)
+    source = generate(regions_of(module)["region"]).recipes[0].calls[0].source
+    assert ("functions.tanh_beside_one(" in source) == is_beside_one
+    assert ("functions.tanh(" in source) != is_beside_one
+
+
+@pytest.mark.parametrize("body", [GELU, SLOPE])
+def test_beside_one_it_is_exact_to_f32(context: Any, body: str) -> None:
+    module = region(HEAD + body + TAIL)
+    assert_right(module, every=False, special=True)
+    generated = generate(regions_of(module)["region"])
+    numbers, one = sample(generated.problem.operands, 0)
+    (made,) = interpret(generated.problem, generated.recipes[0], (numbers * 5, one))
+    exact = np.tanh(numbers.double().numpy() * 5)
+    wanted = 1 + exact if body == GELU else (1 - exact**2) * (1 + exact)
+    assert np.abs(made.double().numpy() - wanted).max() < 1e-6
+
+
+def test_the_error_function_beside_one(context: Any) -> None:
+    module = region((HEAD + GELU + TAIL).replace("math.tanh", "math.erf"))
+    assert_right(module, every=False, special=True)
+    generated = generate(regions_of(module)["region"])
+    assert "functions.erf_beside_one(" in generated.recipes[0].calls[0].source
+    numbers, one = sample(generated.problem.operands, 0)
+    for width in (0.1, 1.0, 3.0, 100.0):
+        (made,) = interpret(generated.problem, generated.recipes[0], (numbers * width, one))
+        assert (made.double() - 1 - torch.erf((numbers * width).double())).abs().max() < 2.5e-7
+
+
+def test_the_error_function_anywhere_else(context: Any) -> None:
+    module = region((HEAD + "%r = arith.addf %t, %c2 : f32" + TAIL).replace("math.tanh", "math.erf"))
+    assert "tl.erf(" in generate(regions_of(module)["region"]).recipes[0].calls[0].source
+
+
+SHARE = """%u = arith.addf %t, %b : f32
+    %half = arith.constant 0.5 : f32
+    %r = arith.mulf %u, %half : f32"""
+DENSITY = """%u = arith.addf %t, %c1 : f32
+    %half = arith.constant 0.5 : f32
+    %s = arith.mulf %half, %u : f32
+    %factor = arith.constant -0.5 : f32
+    %square = arith.mulf %a, %a : f32
+    %power = arith.mulf %square, %factor : f32
+    %exp = math.exp %power : f32
+    %f = arith.mulf %exp, %c2 : f32
+    %g = arith.mulf %a, %f : f32
+    %r = arith.addf %s, %g : f32"""
+LOGISTIC = """%minus = arith.negf %a : f32
+    %exp = math.exp %minus : f32
+    %u = arith.addf %exp, %c1 : f32
+    %r = arith.divf %c1, %u : f32"""
+
+
+def _source(body: str, function: str = "tanh") -> str:
+    module = region((HEAD + body + TAIL).replace("math.tanh", f"math.{function}"))
+    return generate(regions_of(module)["region"]).recipes[0].calls[0].source
+
+
+@pytest.mark.parametrize("function", ["tanh", "erf"])
+@pytest.mark.parametrize(
+    ("body", "is_share"),
+    [
+        (SHARE, True),
+        (SHARE.replace("%u, %half", "%half, %u"), True),
+        (SHARE.replace("0.5", "0.25"), False),
+        (SHARE.replace("%t, %b", "%t, %read"), False),
+        # Something else reads the function.
+        (SHARE.replace("%r =", "%v =") + "\n%r = arith.mulf %v, %t : f32", False),
+    ],
+)
+def test_half_of_a_function_and_one(context: Any, function: str, body: str, is_share: bool) -> None:
+    assert (f"functions.share_by_{function}(" in _source(body, function)) == is_share
+
+
+@pytest.mark.parametrize("function", ["tanh", "erf"])
+def test_half_of_a_function_and_one_is_exact_to_f32(context: Any, function: str) -> None:
+    module = region((HEAD + SHARE + TAIL).replace("math.tanh", f"math.{function}"))
+    assert_right(module, every=False, special=True)
+    generated = generate(regions_of(module)["region"])
+    numbers, one = sample(generated.problem.operands, 0)
+    for width in (0.1, 1.0, 3.0, 100.0):
+        (made,) = interpret(generated.problem, generated.recipes[0], (numbers * width, one))
+        exact = getattr(torch, function)((numbers * width).double())
+        assert (made.double() - 0.5 * (1 + exact)).abs().max() < 1.5e-7
+
+
+@pytest.mark.parametrize(
+    ("body", "is_beside_share"),
+    [
+        (DENSITY, True),
+        (DENSITY.replace("%square, %factor", "%factor, %square"), True),
+        # It may be large, or is alone, or is not of a square.
+        (DENSITY.replace("-0.5", "0.5"), False),
+        (DENSITY.replace("%s, %g", "%c1, %g"), False),
+        (DENSITY.replace("%r =", "%v =") + "\n%r = arith.mulf %v, %exp : f32", False),
+        (DENSITY.replace("%a, %a : f32", "%a, %read : f32"), False),
+    ],
+)
+def test_a_density_beside_a_share(context: Any, body: str, is_beside_share: bool) -> None:
+    source = _source(body, "erf")
+    assert ("functions.exp_beside_share(" in source) == is_beside_share
+    assert ("functions.exp(" in source) != is_beside_share
+
+
+def test_a_density_beside_a_share_is_exact_to_f32(context: Any) -> None:
+    module = region((HEAD + DENSITY + TAIL).replace("math.tanh", "math.erf"))
+    assert_right(module, every=False, special=True)
+    generated = generate(regions_of(module)["region"])
+    numbers, one = sample(generated.problem.operands, 0)
+    for width in (0.1, 1.0, 3.0, 100.0):
+        x = (numbers * width).double()
+        (made,) = interpret(generated.problem, generated.recipes[0], (numbers * width, one))
+        exact = 0.5 * (1 + torch.erf(x)) + 2 * x * torch.exp(-0.5 * x * x)
+        assert (made.double() - exact).abs().max() < 5e-7
+
+
+@pytest.mark.parametrize(
+    ("body", "is_inverse"),
+    [
+        (LOGISTIC, True),
+        (LOGISTIC.replace("%c1, %u", "%c2, %u"), False),
+        (LOGISTIC.replace("%c1, %u", "%u, %c1"), False),
+        # What is divided by may be 0, or too small for an approximation.
+        (LOGISTIC.replace("%exp, %c1", "%a, %c1"), False),
+        (LOGISTIC.replace("%exp, %c1", "%exp, %c2"), False),
+    ],
+)
+def test_the_inverse_in_a_logistic_function(context: Any, body: str, is_inverse: bool) -> None:
+    module = region(HEAD + body + TAIL)
+    assert_right(module, every=False, special=True)
+    assert ("functions.inverse(" in _source(body)) == is_inverse
