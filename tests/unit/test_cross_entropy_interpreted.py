@@ -50,6 +50,20 @@ def test_a_gradient_with_more_columns_than_classes_is_zero_there(classes: int, w
         assert torch.equal(made[:, :classes], plain) and made[:, classes:].eq(0).all()
 
 
+@pytest.mark.parametrize("target", [-7, 8197, 4096 * 1000])
+def test_a_target_out_of_range_has_no_place(target: int) -> None:
+    """Not even beside its row."""
+    _, wanted, _ = cross_entropy(3, 8197, "f32")
+    kernel = implementation_of(wanted)
+    dloss, logits, _, level = kernel.sample(wanted, Draws.of(0))
+    given = (dloss, logits, torch.tensor([5, target, 8196]), level)
+    (made,) = interpret(wanted, kernel.recipe(wanted, kernel.candidates(wanted)[0]), given)
+    exact = torch.exp(logits.double() - level.double()[:, None])
+    exact[0, 5] -= 1.0
+    exact[2, 8196] -= 1.0
+    torch.testing.assert_close(made.double(), exact * dloss.double(), rtol=1e-5, atol=1e-7)
+
+
 def test_the_gradient_replaces_the_logits_only_where_each_element_has_the_place_of_its_logit() -> None:
     _, wanted, _ = cross_entropy(3, 4100, "f32")
     kernel = implementation_of(wanted)
