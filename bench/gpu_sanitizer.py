@@ -33,6 +33,7 @@ SIZES: Mapping[str, Mapping[str, int]] = {
     "halves": {"r": 33, "c": 10, "h": 5},
     "rows": {"r": 33, "c": 100, "n": 66},
     "columns": {"r": 300, "c": 70},
+    "row_sums": {"r": 4224, "c": 70},
     "product": {"m": 130, "n": 257, "k": 70},
 }
 _SCALAR, _SEED = TensorType("f32", ()), TensorType("i64", ())

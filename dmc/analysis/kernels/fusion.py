@@ -11,7 +11,7 @@ from math import prod
 from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.cost import has_function
 from dmc.analysis.kernels.graph import Graph, Kind
-from dmc.analysis.kernels.groups import Group, Refusal, is_summed
+from dmc.analysis.kernels.groups import Group, Refusal, why_not_summed
 from dmc.analysis.kernels.reads import ORDER, memory_reads, sources
 from dmc.analysis.kernels.shapes import Loops, loops_of
 from dmc.analysis.kernels.traded import Traded
@@ -170,8 +170,8 @@ class _Merging:
             return "a result that others read before a movement arrives"
         if len(reads) + len(writes) > self.most_values:
             return f"more than {self.most_values} operands and results"
-        if loops.sums_rows and not is_summed(one, other, self.functions, writes):
-            return "a product and a reduction"
+        if why := why_not_summed(loops, one, other, self.functions, writes):
+            return why
         computes = not self.functions.isdisjoint((*one.members, *other.members))
         if any(not loops.may_give(self.values.elements[value], computes) for value in writes):
             return "a result that is read elsewhere"
@@ -200,7 +200,7 @@ class _Merging:
         one, other = self.groups[first], self.groups[second]
         if any(value in self.turning for value in one.writes | other.writes):
             return False
-        return one.is_like(other) or (self.own and (one.may_join(other) or other.may_join(one)))
+        return one.is_beside(other, self.own)
 
     def _is_epilogue(self, first: int, second: int, writes: set[int]) -> bool:
         """Whether a kernel with a product computes all its results behind it."""

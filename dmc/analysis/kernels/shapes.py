@@ -8,6 +8,7 @@ from math import prod
 from dmc._mlir import ir, linalg
 from dmc.analysis.kernels.contractions import REDUCTION, is_contraction
 from dmc.analysis.kernels.cost import loop_sizes
+from dmc.kernels import row_sums
 from dmc.kernels.bits import packed_width
 from dmc.walk import loop_kinds
 
@@ -56,6 +57,11 @@ class Loops:
         return bool(self.product and self.columns)
 
     @property
+    def sums_own_rows(self) -> bool:
+        """Whether it reduces rows, and adds up columns over all of them."""
+        return bool(self.rows and self.columns and row_sums.is_across(self.rows, self.columns))
+
+    @property
     def is_elementwise(self) -> bool:
         """Whether it neither reduces nor multiplies matrices."""
         return not (self.product or self.rows or self.columns or self.words)
@@ -63,7 +69,8 @@ class Loops:
     def joined(self, other: Loops, own: bool = False) -> Loops | str:
         """The loops of the fusion of two kernels, or why they cannot be fused.
 
-        own: whether dmc's own code computes the kernel: it adds up over the rows of a product what comes of it.
+        own: whether dmc's own code computes the kernel: it adds up over the rows of a product, or over rows that it
+        reduces, what comes of them.
         """
         if self.product and other.product:
             return "two products"
@@ -78,9 +85,11 @@ class Loops:
             words=self.words or other.words,
         )
         reductions = {each for each in (self.rows, other.rows, self.columns, other.columns) if each}
-        if both.product and reductions and not (own and both.columns and both.columns == both.by_columns):
+        is_summed = own and both.columns and both.columns == both.by_columns and not both.rows
+        if both.product and reductions and not is_summed:
             return "a product and a reduction"
-        if len(reductions) > 1 or (both.rows and both.columns):
+        is_across = own and both.sums_own_rows and reductions == {both.rows, both.columns}
+        if not is_across and (len(reductions) > 1 or (both.rows and both.columns)):
             return "reductions over different loops"
         if any(count == 1 for count, _ in reductions) and 1 in both.sizes:
             return "computation on a value reduced to one element"

@@ -51,6 +51,8 @@ class Launch:
     stores: list[tuple[Root, Index]] = field(default_factory=list)
     written: list[Buffer] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
+    # Whether a loop reads ahead of what it writes: then no result may be in an operand's memory.
+    reads_ahead: bool = False
     # By name, what is copied in tiles.
     descriptors: dict[str, tuple[Buffer, View]] = field(default_factory=dict)
 
@@ -117,6 +119,8 @@ class Launch:
 
         A barrier separates the threads that read it from the one that writes it.
         """
+        if self.reads_ahead:
+            return []
         written, read = _places(self.stores), _places(self.emitter.loads)
         return [
             (root.buffer, self.memory[value])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dmc.kernels.generated import matmul, ping_pong, pointwise, rows, split, turned
+from dmc.kernels.generated import matmul, ping_pong, pointwise, row_sums, rows, split, turned
 from dmc.kernels.generated import tiles as tiling
 from dmc.kernels.generated.column_sums import ColumnSums, are_column_sums
 from dmc.kernels.generated.convolutions import convolution_candidates
@@ -100,6 +100,12 @@ class Plan:
         if products[0] is not None and are_column_sums(products[0], others) and self._follow(first, others, roots):
             self._product(products[0], roots, others)
             return
+        by_rows = [each for each in reductions if each.loops.is_by_rows]
+        sums = [each for each in reductions if each not in by_rows]
+        # Rows that depend on a sum find it missing, and it is computed before.
+        if by_rows and sums and row_sums.are_of_rows(by_rows, sums):
+            self._rows_and_sums(by_rows, sums, roots)
+            return
         signatures = {each.loops.signature for each in reductions}
         if len(signatures) > 1 or any(products):
             raise Unbound(heavy[0])
@@ -181,6 +187,19 @@ class Plan:
         elements = [root.value for root in roots if math.prod(root.shape) == size]
         before = [value for each in sums for value in reads(each.value)]
         return not heavy_values([*elements, *before], (*self.memory, product.value))
+
+    def _rows_and_sums(self, rows_: Sequence[Reduction], sums: Sequence[Reduction], roots: Sequence[Root]) -> None:
+        loops = rows_[0].loops
+        fitting = self._after(roots, (loops.kept, loops.kept * loops.depth, loops.depth), rows_[0].value)
+        wanted = [root for root in fitting if math.prod(root.shape) == loops.depth]
+        fitting = [root for root in fitting if root not in wanted]
+        chosen = self._choose(row_sums.candidates(loops.depth))
+        share = row_sums.sharing(rows_, sums, chosen)
+        parts = [self._scratch(each.held, (share.splits, loops.depth)) for each in sums]
+        launch = self._launch(f"{self.name}: {loops.kept} rows of {loops.depth}, and sums over them.")
+        self._done(launch, row_sums.rows_and_sums(launch, fitting, rows_, chosen, sums, parts))
+        last = self._launch(f"{self.name}: {loops.depth} results from {share.splits} parts each.")
+        self._done(last, split.finish(last, share, sums, wanted, parts))
 
     def _product(self, product: Product, roots: Sequence[Root], summed: Sequence[Reduction] = ()) -> None:
         value, columns = product.reduction.value, product.size("columns")

@@ -27,30 +27,34 @@ def candidates(width: int) -> tuple[Candidate, ...]:
     if block > 2048:
         return tuple(candidate(rows=1, block=block, warps=warps) for warps in (8, 16, 4))
     few = max(1, 1024 // block)
-    return (
-        candidate(rows=few, block=block, warps=4),
-        candidate(rows=2 * few, block=block, warps=4),
-        candidate(rows=4 * few, block=block, warps=8),
-    )
+    # A thread with 32 elements takes the least energy: a few warps reduce a row with few instructions.
+    alone = [candidate(rows=1, block=block, warps=warps) for warps in (block // 1024, block // 512) if warps]
+    several = [candidate(rows=count * few, block=block, warps=warps) for count, warps in ((1, 4), (2, 4), (4, 8))]
+    return tuple(dict.fromkeys((*alone, *several)))
 
 
 def rows(launch: Launch, roots: Sequence[Root], reductions: Sequence[Reduction], chosen: Candidate) -> Call:
-    """Computes `roots`, each with one element per row or per element of the rows."""
+    """Computes `roots`, each with one element per row or per element of the rows.
+
+    From the last rows to the first: the product before wrote the last ones last, so that they are still in the cache,
+    and the product behind reads the first ones first.
+    """
     loops = reductions[0].loops
     count = min(chosen["rows"], power_of_two(loops.kept))
-    program = "tl.program_id(0)"
+    programs = -(-loops.kept // count)
+    program = f"{programs - 1} - tl.program_id(0)"
     if count > 1:
         mask = f"{{}} < {loops.kept}" if loops.kept % count else ""
-        launch.variable("row", f"{program} * {count} + tl.arange(0, {count})[:, None]", mask)
+        launch.variable("row", f"({program}) * {count} + tl.arange(0, {count})[:, None]", mask)
     elif loops.kept > 1:
         launch.variable("row", program)
-    taken = _Rows(launch, chosen["block"], count, loops.kept, loops.depth)
+    taken = Rows(launch, chosen["block"], count, loops.kept, loops.depth)
     taken.reduce(reductions)
     taken.store(roots)
-    return launch.call(-(-loops.kept // count), chosen.warps, 1)
+    return launch.call(programs, chosen.warps, 1)
 
 
-class _Rows:
+class Rows:
     """The rows of a program: `count` of them at once, `block` elements of each at a time."""
 
     def __init__(self, launch: Launch, block: int, count: int, rows: int, width: int) -> None:
@@ -61,11 +65,12 @@ class _Rows:
         self.is_whole = block >= width
         self.columns = f"tl.arange(0, {block})" + ("[None, :]" if count > 1 else "")
         self.mask = f"{{}} < {width}" if width % block else ""
+        if self.is_whole:
+            self.column = variable(launch.variable("column", self.columns, self.mask), width)
 
     def reduce(self, reductions: Sequence[Reduction]) -> None:
         """Computes the reductions, each of which may read earlier ones."""
         if self.is_whole:
-            self.column = variable(self.launch.variable("column", self.columns, self.mask), self.width)
             for each in reductions:
                 self._bind(each, self._tile(each, self.column))
             return

@@ -21,10 +21,14 @@ def head_of(pointer, batch, head, batch_stride: tl.constexpr, head_stride: tl.co
 
 @triton.jit
 def tile_of_rows(c: tl.constexpr):
-    """The tile of rows of this program: index, batch, head and first row. Those with the most columns come first."""
+    """The tile of rows of this program: index, batch, head and first row. Those with the most columns come first.
+
+    Heads are taken from the last to the first: the product before wrote the last ones last, so that they are still in
+    the cache, and the product behind reads the first ones first.
+    """
     tiles: tl.constexpr = (c.rows + c.block_rows - 1) // c.block_rows
     tile = tiles - 1 - tl.program_id(0) % tiles
-    index = tl.program_id(0) // tiles
+    index = (tl.num_programs(0) - 1 - tl.program_id(0)) // tiles
     return index, index // c.heads, index % c.heads, tile * c.block_rows
 
 
