@@ -14,6 +14,7 @@ import argparse
 import importlib
 import sys
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ import numpy as np
 from bench.gpu_steps import drawn_state
 from bench.packed import PACKED, load_packed
 from bench.record import write_record
-from dmc.program import Launch, Move, Space
+from dmc.program import Launch, Move, Program, Space
+from dmc.program.code import DeviceCode
 from dmc.runtime import replay
 from dmc.runtime.step import load
 
@@ -53,7 +55,7 @@ def main() -> int:
     step = load_packed(options.file) if options.file.suffix == PACKED else load(options.file, device="cuda")
     random = np.random.default_rng(0)
     step.load_state_dict(drawn_state(step))
-    float(step.call_flat({spec.name: _drawn(spec, random) for spec in step.signature.batch}))
+    float(step.call_flat({spec.name: drawn(spec, random) for spec in step.signature.batch}))
     rate = _copy_rate()
     rows = sorted(_rows(step, rate), key=lambda row: row.floor_us - row.us)
     total, floor = sum(row.us for row in rows), sum(row.floor_us for row in rows)
@@ -69,7 +71,12 @@ def main() -> int:
     return 0
 
 
-def _drawn(spec: Any, random: np.random.Generator) -> np.ndarray:
+def launches_of(step: Any) -> tuple[Program, DeviceCode, Mapping[Space, int], Any]:
+    """A step's program, its code, the addresses of its memory, which holds a batch once it ran, and the device."""
+    return step._session._programs[0].flights[0].work.args
+
+
+def drawn(spec: Any, random: np.random.Generator) -> np.ndarray:
     """Tokens, or numbers of a normal distribution."""
     if spec.dtype.startswith("i"):
         return random.integers(0, 1000, spec.shape, np.int64)
@@ -107,19 +114,16 @@ class _Timed:
 def _rows(step: Any, rate: float) -> list[Row]:
     cupy: Any = importlib.import_module("cupy")
 
-    session, artifact = step._session, step.snapshot()
-    (program,) = artifact.job.programs
+    artifact = step.snapshot()
+    program, code, bases, device = launches_of(step)
     launches = [command for command in program.commands if isinstance(command, Launch)]
-    # The memory of the step that was run holds a batch.
-    bases: dict[Space, int] = {space: arena.ptr for space, arena in session._shared.items()}
-    bases["pinned_host"] = session._flights()[0]._memory.ptr
     best = np.full(len(launches), np.inf)
     for _ in range(ROUNDS):
-        streams: Any = _Timed(session._device, cupy.cuda)
+        streams: Any = _Timed(device, cupy.cuda)
         for command in program.commands:
             if isinstance(command, Launch):
                 streams.mark()
-                replay._launch(command, artifact.code, bases, streams)
+                replay._launch(command, code, bases, streams)
                 streams.mark()
             elif isinstance(command, Move):
                 target, source = (replay._address(each, bases) for each in (command.target, command.source))
