@@ -303,3 +303,36 @@ func.func @step(%w: tensor<4096x16xf32> {dm.name = "w"}, %x: tensor<16x32xf32> {
   return %y, %a, %t : tensor<4096x32xf32>, tensor<32xf32>, tensor<4096xf32>
 }
 }
+
+// -----
+
+// As many columns, but not the last dimension: the middle one.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[X:[^:]+]]: tensor<64x64x64xf32>
+// CHECK-DAG: "dm.kernel"(%[[X]]) {body = @reduce_0
+// CHECK-DAG: "dm.kernel"(%[[X]]) {body = @reduce_1
+// CHECK: return
+#all = affine_map<(i, j, k) -> (i, j, k)>
+module attributes {dm.target = "cuda"} {
+func.func @step(%x: tensor<64x64x64xf32> {dm.name = "x"})
+    -> (tensor<64xf32> {dm.name = "a"}, tensor<64x64xf32> {dm.name = "t"}) {
+  %zero = arith.constant 0.0 : f32
+  %tall = tensor.empty() : tensor<64x64xf32>
+  %few = tensor.empty() : tensor<64xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%tall : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %none = linalg.fill ins(%zero : f32) outs(%few : tensor<64xf32>) -> tensor<64xf32>
+  %a = linalg.generic {indexing_maps = [#all, affine_map<(i, j, k) -> (j)>], iterator_types = ["reduction", "parallel", "reduction"]}
+      ins(%x : tensor<64x64x64xf32>) outs(%none : tensor<64xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %out : f32
+      linalg.yield %s : f32
+  } -> tensor<64xf32>
+  %t = linalg.generic {indexing_maps = [#all, affine_map<(i, j, k) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x : tensor<64x64x64xf32>) outs(%zeros : tensor<64x64xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %out : f32
+      linalg.yield %s : f32
+  } -> tensor<64x64xf32>
+  return %a, %t : tensor<64xf32>, tensor<64x64xf32>
+}
+}

@@ -50,6 +50,25 @@ def test_a_gradient_with_more_columns_than_classes_is_zero_there(classes: int, w
         assert torch.equal(made[:, :classes], plain) and made[:, classes:].eq(0).all()
 
 
+@pytest.mark.parametrize("most", [torch.finfo(torch.bfloat16).min, 2.5e38, -1e10])
+def test_logits_may_be_as_large_as_numbers_are(most: float) -> None:
+    """As where all of a row is masked by the least number."""
+    forward, backward, _ = cross_entropy(2, 5, "f32")
+    kernel, target = implementation_of(forward), torch.tensor([0, 2])
+    logits, _ = kernel.sample(forward, Draws.of(0))
+    logits.fill_(min(most, 0.0))
+    logits[1, 2:4] = most
+    loss, level = interpret(forward, kernel.recipe(forward, kernel.candidates(forward)[0]), (logits, target))
+    exact = logits.double().requires_grad_()
+    wanted = functional.cross_entropy(exact, target)
+    wanted.backward()
+    torch.testing.assert_close(level.double(), torch.logsumexp(logits.double(), 1))
+    kernel, given = implementation_of(backward), (torch.tensor(0.5), logits, target, level)
+    (made,) = interpret(backward, kernel.recipe(backward, kernel.candidates(backward)[0]), given)
+    assert loss.isfinite() and exact.grad is not None
+    assert made.isfinite().all() and made[0, 0] < made[0, 1] and made[1, 2] < made[1, 3]
+
+
 @pytest.mark.parametrize("target", [-7, 8197, 4096 * 1000])
 def test_a_target_out_of_range_has_no_place(target: int) -> None:
     """Not even beside its row."""

@@ -101,7 +101,8 @@ DENSITY = """%u = arith.addf %t, %c1 : f32
 LOGISTIC = """%minus = arith.negf %a : f32
     %exp = math.exp %minus : f32
     %u = arith.addf %exp, %c1 : f32
-    %r = arith.divf %c1, %u : f32"""
+    %l = arith.divf %c1, %u : f32
+    %r = arith.mulf %l, %a : f32"""
 
 
 def _source(body: str, function: str = "tanh") -> str:
@@ -147,6 +148,8 @@ def test_half_of_a_function_and_one_is_exact_to_f32(context: Any, function: str)
         (DENSITY.replace("%s, %g", "%c1, %g"), False),
         (DENSITY.replace("%r =", "%v =") + "\n%r = arith.mulf %v, %exp : f32", False),
         (DENSITY.replace("%a, %a : f32", "%a, %read : f32"), False),
+        # What it is multiplied with may be large.
+        (DENSITY.replace("%a, %f : f32", "%read, %f : f32"), False),
     ],
 )
 def test_a_density_beside_a_share(context: Any, body: str, is_beside_share: bool) -> None:
@@ -176,6 +179,8 @@ def test_a_density_beside_a_share_is_exact_to_f32(context: Any) -> None:
         # What is divided by may be 0, or too small for an approximation.
         (LOGISTIC.replace("%exp, %c1", "%a, %c1"), False),
         (LOGISTIC.replace("%exp, %c1", "%exp, %c2"), False),
+        # The logarithm of a number too small for an approximation.
+        (LOGISTIC.replace("arith.mulf %l, %a", "math.log %l"), False),
     ],
 )
 def test_the_inverse_in_a_logistic_function(context: Any, body: str, is_inverse: bool) -> None:

@@ -56,6 +56,8 @@ class Group:
         """Whether one reduces the rows of a tensor that both read, and the other adds up its columns."""
         if self.loops is None or other.loops is None or not (self.loops.rows and other.loops.columns):
             return False
+        if other.loops.inner:
+            return False
         return is_across(self.loops.rows, other.loops.columns) and self._shares(other)
 
     def may_join(self, other: Group) -> bool:

@@ -31,7 +31,8 @@ class Loops:
     sizes: the result sizes of its elementwise operations. product: that of its matrix product or convolution. width:
     the number of columns of a product of two matrices, without batches. rows: the number of results of its reductions,
     and elements per result, where the last dimensions are reduced; columns: likewise for other dimensions. words: the
-    number of those that it packs a mask into, each made by one thread.
+    number of those that it packs a mask into, each made by one thread. inner: whether columns are not the last
+    dimensions.
     """
 
     sizes: frozenset[int] = frozenset()
@@ -40,6 +41,7 @@ class Loops:
     rows: tuple[int, int] | None = None
     columns: tuple[int, int] | None = None
     words: int | None = None
+    inner: bool = False
 
     @property
     def over(self) -> tuple[int, ...]:
@@ -59,7 +61,7 @@ class Loops:
     @property
     def sums_own_rows(self) -> bool:
         """Whether it reduces rows, and adds up columns over all of them."""
-        return bool(self.rows and self.columns and row_sums.is_across(self.rows, self.columns))
+        return bool(self.rows and self.columns and not self.inner and row_sums.is_across(self.rows, self.columns))
 
     @property
     def is_elementwise(self) -> bool:
@@ -83,6 +85,7 @@ class Loops:
             rows=self.rows or other.rows,
             columns=self.columns or other.columns,
             words=self.words or other.words,
+            inner=self.inner or other.inner,
         )
         reductions = {each for each in (self.rows, other.rows, self.columns, other.columns) if each}
         is_summed = own and both.columns and both.columns == both.by_columns and not both.rows
@@ -134,7 +137,9 @@ def loops_of(op: ir.Operation, own: bool = False) -> Loops | None:
         prod(size for size, is_reduced in zip(sizes, kinds, strict=True) if not is_reduced),
         prod(size for size, is_reduced in zip(sizes, kinds, strict=True) if is_reduced),
     )
-    return Loops(rows=shape) if kinds == sorted(kinds) else Loops(columns=shape)
+    if kinds == sorted(kinds):
+        return Loops(rows=shape)
+    return Loops(columns=shape, inner=kinds != sorted(kinds, reverse=True))
 
 
 def keeps_order(op: ir.Operation, index: int) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from dmc._mlir import ir
 
 _FUNCTIONS = ("math.tanh", "math.erf")
+_ARITHMETIC = ("arith.mulf", "arith.addf", "arith.subf")
 
 
 def is_beside_one(op: Any) -> bool:
@@ -29,8 +30,8 @@ def share_of(op: Any) -> tuple[str, Any] | None:
 
 
 def is_beside_share(op: Any) -> bool:
-    """Whether an exponential is of a negative multiple of a square, as in a normal distribution's density, and is only
-    added to shares, times other numbers."""
+    """Whether an exponential is of a negative multiple of a square x², as a normal distribution's density is, and only
+    added to shares, times constants and x."""
     power = op.operands[0].owner
     if isinstance(power, ir.Block) or power.name != "arith.mulf":
         return False
@@ -38,23 +39,28 @@ def is_beside_share(op: Any) -> bool:
         known = _constant(number)
         is_square = not isinstance(square.owner, ir.Block) and len(set(square.owner.operands)) == 1
         if known is not None and known < 0.0 and is_square and square.owner.name == "arith.mulf":
-            return _is_added_to_shares(op.results[0])
+            return _is_added_to_shares(op.results[0], square.owner.operands[0])
     return False
 
 
 def is_inverse_above_one(op: Any) -> bool:
-    """Whether an operation of f32 computes 1 ÷ (1 + eˣ), as in a logistic function."""
+    """Whether an operation of f32 computes 1 ÷ (1 + eˣ), as in a logistic function, that is only multiplied and added:
+    less than the least normal number is as good as 0 then."""
     below = _beside(op, "arith.divf", 1.0)
     power = None if below is None else _beside(below, "arith.addf", 1.0)
-    is_first = below is not None and op.operands[1].owner == below
-    return is_first and power is not None and power.name == "math.exp" and str(op.results[0].type) == "f32"
+    if power is None or power.name != "math.exp" or op.operands[1].owner != below:
+        return False
+    (result,) = op.results
+    return str(result.type) == "f32" and all(use.owner.operation.name in _ARITHMETIC for use in result.uses)
 
 
-def _is_added_to_shares(value: Any) -> bool:
-    """Whether all users multiply a value, and then add it to a share."""
+def _is_added_to_shares(value: Any, base: Any) -> bool:
+    """Whether all users multiply a value by constants or by `base`, and then add it to a share."""
     for reader in (use.owner.operation for use in value.uses):
         if reader.name == "arith.mulf":
-            if not _is_added_to_shares(reader.results[0]):
+            others = [each for each in reader.operands if each != value]
+            is_bounded = all(each == base or _constant(each) is not None for each in others)
+            if not (others and is_bounded and _is_added_to_shares(reader.results[0], base)):
                 return False
         elif reader.name != "arith.addf" or not any(_is_share(each) for each in reader.operands):
             return False
@@ -90,7 +96,11 @@ def _beside(op: Any, name: str, number: float) -> Any | None:
 def _constant(value: Any) -> float | None:
     """The value of a body, if it is a constant, or an element of a constant tensor of equal numbers."""
     if isinstance(value.owner, ir.Block):
-        value = value.owner.owner.operands[ir.BlockArgument(value).arg_number]
+        op, number = value.owner.owner, ir.BlockArgument(value).arg_number
+        # What a reduction adds to is no constant, though it begins as one.
+        if number >= len(op.operands) - len(op.results):
+            return None
+        value = op.operands[number]
         if isinstance(value.owner, ir.Block):
             return None
     if value.owner.name != "arith.constant":

@@ -12,7 +12,7 @@ LN_2 = tl.constexpr(0.6931471805599453)
 
 @triton.jit
 def _online(logits, first, block: tl.constexpr, masked: tl.constexpr, peak, total, plain, c: tl.constexpr):
-    """Maximum in units of log₂ e, sum of exponentials relative to it, and sum, updated with a block of logits."""
+    """Maximum, sum of exponentials relative to it, and sum, updated with a block of logits."""
     column = first + tl.arange(0, block)
     mask = column < c.classes if masked else None
     if c.kept:
@@ -21,10 +21,9 @@ def _online(logits, first, block: tl.constexpr, masked: tl.constexpr, peak, tota
         value = tl.load(logits + column, mask=mask).to(tl.float32)
     if masked:
         value = tl.where(column < c.classes, value, float("-inf"))
-    new_peak = tl.maximum(peak, tl.max(value, 0) * LOG2_E)
+    new_peak = tl.maximum(peak, tl.max(value, 0))
     base = tl.where(new_peak == float("-inf"), 0.0, new_peak)
-    # One instruction for each exponent: all are relative to the same rounded number.
-    total = total * tl.exp2(peak - base) + tl.sum(tl.exp2(value * LOG2_E - base), 0)
+    total = total * tl.exp2((peak - base) * LOG2_E) + tl.sum(tl.exp2((value - base) * LOG2_E), 0)
     if c.smoothing > 0.0:
         plain += tl.sum(tl.where(column < c.classes, value, 0.0), 0)
     return new_peak, total, plain
@@ -41,7 +40,7 @@ def _level(logits, c: tl.constexpr):
     if c.whole < c.classes:
         peak, total, plain = _online(logits, c.whole, c.tail_block, True, peak, total, plain, c)
     # As in PyTorch, a row without a finite logit has no softmax.
-    level = tl.where(peak == float("-inf"), float("nan"), (peak + tl.log2(total)) * LN_2)
+    level = tl.where(peak == float("-inf"), float("nan"), peak + tl.log2(total) * LN_2)
     return level, plain
 
 
@@ -75,7 +74,6 @@ def _slope(
     masked: tl.constexpr,
     target,
     level,
-    scale,
     factor,
     own,
     has_target: tl.constexpr,
@@ -83,19 +81,19 @@ def _slope(
 ):
     """The gradient of a block of logits. It may replace them in place: a thread reads a logit before it writes there.
 
-    level: the log-sum-exp in units of log₂ e. scale: of exponentials relative to it, with `factor` if nothing is
-    smoothed. own: the share of the target in its distribution. has_target: whether the block may have it.
+    own: the share of the target in its distribution. has_target: whether the block may have it.
     """
     column = first + tl.arange(0, block)
     is_class = column < c.classes if masked else None
     mask = column < c.width if masked else None
     value = tl.load(logits + column, mask=is_class, eviction_policy="evict_first").to(tl.float32)
-    change = tl.exp2(value * LOG2_E - level) * scale
-    if c.smoothing > 0.0:
-        rest: tl.constexpr = c.smoothing / c.classes
-        change = (change - (tl.where(column == target, own, rest) if has_target else rest)) * factor
-    elif has_target:
-        change -= tl.where(column == target, own * factor, 0.0)
+    share = tl.exp2((value - level) * LOG2_E)
+    rest: tl.constexpr = c.smoothing / c.classes
+    if has_target:
+        share -= tl.where(column == target, own, rest)
+    elif c.smoothing > 0.0:
+        share -= rest
+    change = share * factor
     if masked:
         change = tl.where(is_class, change, 0.0)
     narrow = change.to(gradient.dtype.element_ty)
@@ -111,21 +109,16 @@ def _gradient(logits, gradient, target, level, factor, c: tl.constexpr):
     factor = tl.where(target == c.ignore_index, 0.0, factor)
     # And softmax times an infinite gradient, less that gradient, is NaN.
     own = tl.where(tl.abs(factor) == float("inf"), float("nan"), 1.0 - c.smoothing + c.smoothing / c.classes)
-    base = level * LOG2_E
-    # What rounding took from the level is a factor of all probabilities.
-    scale = tl.where(tl.abs(base) < float("inf"), tl.exp2(-1.0 * tl.fma(level, LOG2_E, -1.0 * base)), 1.0)
-    if c.smoothing <= 0.0:
-        scale *= factor
     # Only one block has the target: the others need not compare each number.
     near = tl.where((target >= 0) & (target < c.whole), target // c.block * c.block, c.whole).to(tl.int32)
     for first in tl.range(0, near, c.block, num_stages=c.stages):
-        _slope(logits, gradient, first, c.block, False, target, base, scale, factor, own, False, c)
+        _slope(logits, gradient, first, c.block, False, target, level, factor, own, False, c)
     if near < c.whole:
-        _slope(logits, gradient, near, c.block, False, target, base, scale, factor, own, True, c)
+        _slope(logits, gradient, near, c.block, False, target, level, factor, own, True, c)
     for first in tl.range(near + c.block, c.whole, c.block, num_stages=c.stages):
-        _slope(logits, gradient, first, c.block, False, target, base, scale, factor, own, False, c)
+        _slope(logits, gradient, first, c.block, False, target, level, factor, own, False, c)
     if c.whole < c.width:
-        _slope(logits, gradient, c.whole, c.tail_block, True, target, base, scale, factor, own, True, c)
+        _slope(logits, gradient, c.whole, c.tail_block, True, target, level, factor, own, True, c)
 
 
 @triton.jit

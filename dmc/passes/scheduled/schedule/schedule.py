@@ -89,7 +89,7 @@ class Schedule(Pass):
             if needed <= limit:
                 return _faster(graph, best, given, limit)
             if best.footprint.peak > cap:
-                break  # Under a smaller cap the same one is found.
+                break  # Under a smaller cap hardly a better one is found.
             cap = cap * limit // needed
         frugal = _frugal(graph, given) if self.algorithm == "list" else [self._candidate(graph, given, limit)]
         needed = [_planned_bytes(graph, each.order) for each in frugal]
