@@ -8,13 +8,13 @@ from collections.abc import Sequence
 _WIDEST = 2048
 # With fewer rows, a program has too few of them for its sums to pay.
 _FEWEST = 4096
-# So many programs keep a GPU busy.
-_LEAST_PROGRAMS = 128
+# So many programs keep a GPU busy; the least that do.
+PROGRAMS, _LEAST_PROGRAMS = 528, 128
 
 
 def may_add_up(rows: int, width: int) -> bool:
     """Whether a kernel over so many rows of `width` elements may; these are always more than a row has elements."""
-    return rows >= _FEWEST and width <= _WIDEST and programs_of(rows, 528) >= _LEAST_PROGRAMS
+    return rows >= _FEWEST and width <= _WIDEST and programs_of(rows, PROGRAMS) >= _LEAST_PROGRAMS
 
 
 def programs_of(rows: int, most: int) -> int:

@@ -32,7 +32,7 @@ def context() -> Iterator[None]:
 
 
 def _are_alike(one: str, other: str) -> bool:
-    text = f"""func.func @step(%x: tensor<4xf32>, %y: tensor<4xf32>, %z: tensor<4xf32>, %u: f32, %v: f32) {{
+    text = f"""func.func @step(%x: tensor<4xf32>, %y: tensor<4xf32>, %z: tensor<4xf32>, %u: f32, %v: f32, %h: f16, %k: bf16) {{
       %one = {one}
       %other = {other}
       return
@@ -93,3 +93,7 @@ def test_a_fact_is_found_once() -> None:
         assert alike.fact(kind, name, view.operation, "the ") == "the tensor.empty"
         assert alike.fact(kind, name, view.operation, "a ") == "a tensor.empty"
     assert asked == ["the ", "a "]
+
+
+def test_types_of_operands_tell_operations_apart() -> None:
+    assert not _are_alike("arith.extf %h : f16 to f32", "arith.extf %k : bf16 to f32")

@@ -187,3 +187,20 @@ def test_the_inverse_in_a_logistic_function(context: Any, body: str, is_inverse:
     module = region(HEAD + body + TAIL)
     assert_right(module, every=False, special=True)
     assert ("functions.inverse(" in _source(body)) == is_inverse
+
+
+def test_what_a_reduction_begins_with_is_no_constant(context: Any) -> None:
+    """A sum that begins with one is not beside one."""
+    module = region("""(%x: tensor<64x32xf32>) -> tensor<64xf32> {
+      %ones = arith.constant dense<1.0> : tensor<64xf32>
+      %y = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+          iterator_types = ["parallel", "reduction"]} ins(%x : tensor<64x32xf32>) outs(%ones : tensor<64xf32>) {
+      ^bb0(%a: f32, %o: f32):
+        %t = math.tanh %a : f32
+        %s = arith.addf %t, %o : f32
+        linalg.yield %s : f32
+      } -> tensor<64xf32>
+      return %y : tensor<64xf32>
+    }""")
+    assert_right(module, every=False)
+    assert "functions.tanh(" in generate(regions_of(module)["region"]).recipes[0].calls[0].source

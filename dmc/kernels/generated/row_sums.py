@@ -16,7 +16,7 @@ from dmc.kernels.generated.split import Sharing
 from dmc.kernels.generated.value import Value
 from dmc.kernels.implementation import Candidate, candidate
 from dmc.kernels.recipe import Buffer, Call
-from dmc.kernels.row_sums import is_across, programs_of
+from dmc.kernels.row_sums import PROGRAMS, is_across, programs_of
 
 _SUM, _HELD = "arith.addf", "f32"
 
@@ -36,7 +36,9 @@ def are_of_rows(reductions: Sequence[Reduction], sums: Sequence[Reduction]) -> b
 def candidates(width: int) -> tuple[Candidate, ...]:
     """The candidates for rows of `width` elements."""
     block = power_of_two(width)
-    sizes = ((4, 528, 2), (4, 1056, 1), (2, 1056, 1), (2, 1056, 2), (4, 528, 1), (4, 528, 3), (8, 264, 2))
+    some, more, few = PROGRAMS, 2 * PROGRAMS, PROGRAMS // 2
+    # Warps, programs and stages.
+    sizes = ((4, some, 2), (4, more, 1), (2, more, 1), (2, more, 2), (4, some, 1), (4, some, 3), (8, few, 2))
     return tuple(candidate(warps, stages, block=block, programs=programs) for warps, programs, stages in sizes)
 
 
