@@ -32,7 +32,8 @@ def context() -> Iterator[None]:
 
 
 def _are_alike(one: str, other: str) -> bool:
-    text = f"""func.func @step(%x: tensor<4xf32>, %y: tensor<4xf32>, %z: tensor<4xf32>, %u: f32, %v: f32, %h: f16, %k: bf16) {{
+    text = f"""func.func @step(%x: tensor<4xf32>, %y: tensor<4xf32>, %z: tensor<4xf32>, %u: f32, %v: f32, %h: f16,
+        %k: bf16) {{
       %one = {one}
       %other = {other}
       return
