@@ -32,7 +32,7 @@ _SHOWN = 45
 PARTS: Mapping[str, str] = {
     "order of the arguments": "dmc.runtime.step:in_order",
     "arguments as arrays": "dmc.runtime.variant:to_array",
-    "index checks": "dmc.runtime.variant:check_indices",
+    "index checks": "dmc.runtime.index_bounds:IndexCheck.check",
     "rest of the checks": "dmc.runtime.variant:Variant.arrays",
     "parts of ranks": "dmc.runtime.ranks:Ranks.scatter",
     "wait for the call before the last": "dmc.runtime.replay_session:ReplaySession.wait",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -16,6 +15,7 @@ from dmc.errors import DmcError
 from dmc.program import Collective
 from dmc.program.code import Binding, CodeModule, DeviceCode, Dispatch, Product
 from dmc.runtime.cublaslt import Library, open_library
+from dmc.runtime.cuda_failures import Reported
 from dmc.runtime.peer_memory import PeerMemory
 from dmc.runtime.tensor_maps import TensorMaps
 from dmc.runtime.world.channels import Channels
@@ -46,6 +46,7 @@ class CudaStreams:
     def __init__(self, cupy: Any, driver: Any) -> None:
         self._libraries = cupy, driver
         self._driver, self._cuda, self._runtime = driver, cupy.cuda, cupy.cuda.runtime
+        self._reported = Reported(cupy.cuda.runtime.CUDARuntimeError)
         self._streams: list[Any] = []
         self._entries: dict[tuple[str, str], Any] = {}
         self._products: dict[Product, Any] = {}
@@ -80,9 +81,9 @@ class CudaStreams:
             self._products = {each: self._library.prepared(each) for each in products}
 
     @cached_property
-    def _side(self) -> Any:
-        """The stream that inputs are copied on."""
-        return self._cuda.Stream(non_blocking=True)
+    def _side(self) -> tuple[Any, Any]:
+        """The stream that inputs are copied on, and the event of its last copy."""
+        return self._cuda.Stream(non_blocking=True), self._cuda.Event(disable_timing=True)
 
     @cached_property
     def _library(self) -> Library:
@@ -135,7 +136,7 @@ class CudaStreams:
         """Copies `data` to the device and returns when the copy is complete."""
         source = np.frombuffer(data, np.uint8)
         # A plain memcpy may return before the copy is complete, and no lane waits for its stream.
-        with self._reported():
+        with self._reported:
             to_device = self._runtime.memcpyHostToDevice
             self._runtime.memcpyAsync(target, source.ctypes.data, len(data), to_device, self.main.ptr)
             self.main.synchronize()
@@ -143,23 +144,23 @@ class CudaStreams:
     def download(self, source: int, length: int) -> np.ndarray:
         """A copy of `length` bytes of device memory."""
         target = np.empty(length, np.uint8)
-        with self._reported():
+        with self._reported:
             self._runtime.memcpy(target.ctypes.data, source, length, self._runtime.memcpyDeviceToHost)
         return target
 
     def drain(self) -> None:
         """Blocks until all work queued on lane 0 is done; raises DmcError if the device fails."""
-        with self._reported():
+        with self._reported:
             self.main.synchronize()
 
     def wait_for(self, event: Any) -> None:
         """Blocks until an event is signalled; raises DmcError if the device fails."""
-        with self._reported():
+        with self._reported:
             event.synchronize()
 
     def is_past(self, event: Any) -> bool:
         """Whether an event is signalled; raises DmcError if the device fails."""
-        with self._reported():
+        with self._reported:
             return event.done
 
     def launch(self, lane: int, dispatch: Dispatch, pointers: list[int]) -> None:
@@ -185,10 +186,10 @@ class CudaStreams:
 
     def send(self, target: int, source: int, length: int) -> None:
         """Copies pinned memory to the device beside what is queued; lane 0 waits for it before what follows."""
-        sent = self._cuda.Event(disable_timing=True)
-        with self._reported():
-            self._runtime.memcpyAsync(target, source, length, self._runtime.memcpyHostToDevice, self._side.ptr)
-            sent.record(self._side)
+        side, sent = self._side
+        with self._reported:
+            self._runtime.memcpyAsync(target, source, length, self._runtime.memcpyHostToDevice, side.ptr)
+            sent.record(side)
             self.main.wait_event(sent)
 
     def fill(self, lane: int, target: int, length: int, pattern: bytes) -> None:
@@ -244,7 +245,7 @@ class CudaStreams:
         graph.upload(stream)
 
         def launch() -> None:
-            with self._reported():
+            with self._reported:
                 graph.launch(stream)
 
         return launch
@@ -261,7 +262,7 @@ class CudaStreams:
         """Records an event that takes the time, also as a node of a graph that is being captured."""
         event, stream = self._cuda.Event(), self._streams[lane]
         if self._capturing is None:
-            with self._reported():
+            with self._reported:
                 event.record(stream)
             return event
         self._capturing.append(event)
@@ -274,7 +275,7 @@ class CudaStreams:
 
     def elapsed_ns(self, begin: Any, end: Any) -> float:
         """The time between two events of `stamp`, both past."""
-        with self._reported():
+        with self._reported:
             return 1e6 * self._cuda.get_elapsed_time(begin, end)
 
     def algorithms(self, product: Product, count: int) -> list[tuple[int, ...]]:
@@ -290,11 +291,3 @@ class CudaStreams:
         """The device's name, and the versions of what runs on it."""
         driver = self._runtime.driverGetVersion()
         return {"device": self.name, "driver": str(driver), "cublaslt": str(self._library.version)}
-
-    @contextmanager
-    def _reported(self) -> Generator[None]:
-        """Failures on the device only show in later calls."""
-        try:
-            yield
-        except self._runtime.CUDARuntimeError as error:
-            raise DmcError("device 'cuda'", f"fails ({error})", hint="load the last saved file") from error

@@ -10,33 +10,45 @@ from dmc.errors import InputError
 from dmc.runtime.signature import IndexBound, TensorSpec
 
 
-def check_indices(bounds: Sequence[IndexBound], specs: Sequence[TensorSpec], batch: Sequence[np.ndarray]) -> None:
-    """Raises InputError for the first index that is out of range: number, place, and what reads it.
+class IndexCheck:
+    """Checks the indices of one input. `bound` is of one of `specs`."""
 
-    batch: one array for each of `specs`, the whole input or a part of it.
-    """
-    given = {spec.name: (spec.shape, array) for spec, array in zip(specs, batch, strict=True)}
-    for bound in bounds:
-        shape, array = given[bound.input]
-        ends = zip(shape, array.shape, bound.box, strict=True)
-        # Of a part it is known what is read of it only along dimensions that are read whole.
-        if all(whole == size or box == (0, whole) for whole, size, box in ends):
-            _check(bound, array)
+    def __init__(self, bound: IndexBound, specs: Sequence[TensorSpec]) -> None:
+        self._bound = bound
+        self._place = next(place for place, spec in enumerate(specs) if spec.name == bound.input)
+        self._shape = specs[self._place].shape
+        self._read = tuple(slice(first, end) for first, end in bound.box)
+        self._is_whole = all(box == (0, size) for box, size in zip(bound.box, self._shape, strict=True))
 
+    def check(self, batch: Sequence[np.ndarray]) -> None:
+        """Raises InputError for the first index that is out of range: number, place, and what reads it.
 
-def _check(bound: IndexBound, indices: np.ndarray) -> None:
-    read = indices[tuple(slice(first, end) for first, end in bound.box)]
-    # Without its sign a negative number is large: one pass finds both.
-    unsigned = read.astype(np.int64, copy=False).view(np.uint64)
-    if not read.size or unsigned.max() < bound.size:
-        return
-    wrong = unsigned >= bound.size
-    if bound.ignored is not None:
-        wrong &= read != bound.ignored
-    if not wrong.any():
-        return
-    place = np.argwhere(wrong)[0]
-    where = [int(index) + first for index, (first, _) in zip(place, bound.box, strict=True)]
-    fact = f"has {read[tuple(place)]} at {where}, out of the range of {bound.reader}, which has {bound.size}"
-    beside = "" if bound.ignored is None else f", or {bound.ignored} for what is to be ignored"
-    raise InputError(f"input '{bound.input}'", fact, hint=f"indices are 0 to {bound.size - 1}{beside}")
+        batch: one array for each of the inputs, whole or a part.
+        """
+        array = batch[self._place]
+        if array.shape != self._shape and not self._is_known(array.shape):
+            return
+        read = array if self._is_whole else array[self._read]
+        # Without its sign a negative number is large: one pass finds both.
+        unsigned = read.astype(np.int64, copy=False).view(np.uint64)
+        if read.size and np.maximum.reduce(unsigned, axis=None) >= self._bound.size:
+            self._search(read, unsigned)
+
+    def _is_known(self, part: Sequence[int]) -> bool:
+        """Of a part it is known what is read of it only along dimensions that are read whole."""
+        ends = zip(self._shape, part, self._bound.box, strict=True)
+        return all(whole == size or box == (0, whole) for whole, size, box in ends)
+
+    def _search(self, read: np.ndarray, unsigned: np.ndarray) -> None:
+        """Raises InputError where one that is too large is not one to be ignored."""
+        bound = self._bound
+        wrong = unsigned >= bound.size
+        if bound.ignored is not None:
+            wrong &= read != bound.ignored
+        if not wrong.any():
+            return
+        place = np.argwhere(wrong)[0]
+        where = [int(index) + first for index, (first, _) in zip(place, bound.box, strict=True)]
+        fact = f"has {read[tuple(place)]} at {where}, out of the range of {bound.reader}, which has {bound.size}"
+        beside = "" if bound.ignored is None else f", or {bound.ignored} for what is to be ignored"
+        raise InputError(f"input '{bound.input}'", fact, hint=f"indices are 0 to {bound.size - 1}{beside}")

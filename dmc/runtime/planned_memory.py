@@ -154,24 +154,27 @@ class Readings:
     """The outputs of a step that may still be referenced."""
 
     def __init__(self) -> None:
-        self._held: weakref.WeakSet[PlannedReading] = weakref.WeakSet()
+        self._given: list[weakref.ref[PlannedReading]] = []
 
     def give(self, outputs: Iterable[np.ndarray]) -> list[PlannedReading]:
         """One for each output."""
         given = [PlannedReading(memory) for memory in outputs]
-        self._held.update(given)
+        self._given += map(weakref.ref, given)
         return given
 
     def keep(self) -> None:
         """Before their memory is reused: copies out those still referenced; the step must be done."""
-        for reading in tuple(self._held):
+        for reading in self._held():
             reading.keep()
-        self._held.clear()
+        self._given.clear()
 
     def release(self) -> None:
         """Releases the memory."""
-        for reading in tuple(self._held):
+        for reading in self._held():
             reading.release()
+
+    def _held(self) -> list[PlannedReading]:
+        return [held for each in self._given if (held := each()) is not None]
 
 
 class Flight:

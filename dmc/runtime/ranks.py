@@ -85,6 +85,8 @@ class Ranks:
 
         A process with one rank may pass that rank's part instead of the whole array.
         """
+        if not self._mesh:
+            return [*arrays]
         pairs = zip(specs, arrays, strict=True)
         return [self.spreads[spec.name].part(array, rank) for spec, array in pairs for rank in self.held]
 

@@ -97,13 +97,14 @@ class ReplaySession:
             self._peers.begin(self._last + 1)
         own = self._programs[program]
         flight = own.next()
-        self.wait(flight.entry)
+        if flight.done is not None:
+            self._wait_for(flight.done)
         flight.let_go()
-        flight.fill(own.inputs, (*controls, *batch))
+        flight.fill((*controls, *batch))
         flight.launch()
         self._last += 1
         flight.entry, flight.done = self._last, self._device.record(0)
-        return self._last, flight.readings(own.outputs)
+        return self._last, flight.readings()
 
     def wait(self, entry: int) -> None:
         """Blocks until a step is done; raises DmcError if the device fails."""

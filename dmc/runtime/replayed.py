@@ -42,8 +42,8 @@ class Replayed:
         has_peers: whether others follow its progress."""
         self.program = program = own.job.programs[rank]
         places, signature = Places([program]), own.signature
-        self.inputs = slots_of(places, (*signature.controls, *signature.batch), STAGED, PINNED_HOST)
-        self.outputs = slots_of(places, signature.outputs, PINNED_HOST)
+        inputs = slots_of(places, (*signature.controls, *signature.batch), STAGED, PINNED_HOST)
+        outputs = slots_of(places, signature.outputs, PINNED_HOST)
         self.flights: list[Flight] = []
         self._calls = 0
         for _ in range(IN_FLIGHT):
@@ -57,7 +57,7 @@ class Replayed:
             if has_peers:
                 progress = Progress(device, program)
                 work = partial(work, mark=progress.mark)
-            self.flights.append(Flight(host, staging, work, capture(work), progress))
+            self.flights.append(Flight(host, staging, inputs, outputs, work, capture(work), progress))
 
     def next(self) -> Flight:
         """Those of the next call."""
@@ -69,30 +69,38 @@ class Flight:
     """The resources of one step in flight: its memory, what issues and launches it, and its completion event."""
 
     def __init__(
-        self, host: Any, staging: Staging | None, work: Work, run: Callable[[], None], progress: Progress | None
+        self,
+        host: Any,
+        staging: Staging | None,
+        inputs: Sequence[Slot],
+        outputs: Sequence[Slot],
+        work: Work,
+        run: Callable[[], None],
+        progress: Progress | None,
     ) -> None:
         """host: pinned memory. staging: None where inputs are there, too."""
         self.work, self._run, self._progress, self._staging = work, run, progress, staging
         self.entry = 0
         self.done: Any = None
         self._memory = host
-        self._bytes = np.frombuffer(host, np.uint8)
+        own = np.frombuffer(host, np.uint8)
+        bytes_of = {STAGED: own if staging is None else staging.host}
+
+        def tensor(slot: Slot) -> np.ndarray:
+            memory = bytes_of.get(slot.range.space, own)
+            return typed(memory[slot.range.offset : slot.range.end], slot)
+
+        self._inputs, self._outputs = [*map(tensor, inputs)], [*map(tensor, outputs)]
         self._readings = Readings()
 
-    def tensor(self, slot: Slot) -> np.ndarray:
-        """The memory of an input or an output."""
-        is_staged = slot.range.space == STAGED
-        memory = self._staging.host if self._staging is not None and is_staged else self._bytes
-        return typed(memory[slot.range.offset : slot.range.end], slot)
-
-    def readings(self, slots: Sequence[Slot]) -> list[PlannedReading]:
+    def readings(self) -> list[PlannedReading]:
         """The outputs, to be read when the step is done."""
-        return self._readings.give(map(self.tensor, slots))
+        return self._readings.give(self._outputs)
 
-    def fill(self, slots: Sequence[Slot], arrays: Sequence[np.ndarray]) -> None:
+    def fill(self, arrays: Sequence[np.ndarray]) -> None:
         """Writes inputs, and sends them to the device; the last step that used this must be done."""
-        for slot, array in zip(slots, arrays, strict=True):
-            np.copyto(self.tensor(slot), array)
+        for memory, array in zip(self._inputs, arrays, strict=True):
+            memory[...] = array
         if self._staging is not None:
             self._staging.send()
 
@@ -114,7 +122,7 @@ class Flight:
     def release(self) -> None:
         """Releases the memory; nothing is running any more."""
         self._readings.release()
-        del self._bytes, self._memory, self._staging, self._run, self.work
+        del self._inputs, self._outputs, self._memory, self._staging, self._run, self.work
         # Another thread may be about to look at it.
         self._progress = None
 

@@ -270,8 +270,7 @@ class Step:
         signature, batch = program.signature, program.arrays(values)
         given = {"lr": self._default_rates if lr is None else rates_of(lr, signature), "guard": _GUARD[check_finite]}
         controls = [given[spec.name] for spec in signature.controls]
-        named = {spec.name: array for spec, array in zip(signature.batch, batch, strict=True)}
-        expected = self._on_cpu(named, given["lr"], check_finite) if self._verifies else None
+        expected = self._on_cpu(signature, batch, given["lr"], check_finite) if self._verifies else None
         self._verifies = False
         outputs = program.issue(controls, batch)
         if expected is not None and (found := expected.differences(self._left(program, outputs))):
@@ -279,11 +278,11 @@ class Step:
             raise VerificationError("the first step on this device", fact, hint="please report it")
         return program, outputs
 
-    def _on_cpu(self, batch: Mapping[str, np.ndarray], rates: np.ndarray, check_finite: bool) -> Expected:
-        """The CPU's outcome of this step."""
-        before = self.snapshot()
+    def _on_cpu(self, own: Signature, batch: Sequence[np.ndarray], rates: np.ndarray, check_finite: bool) -> Expected:
+        """The CPU's outcome of this step. own: of the program that takes the batch."""
+        before, named = self.snapshot(), {spec.name: array for spec, array in zip(own.batch, batch, strict=True)}
         with contextlib.closing(Step(before, "cpu")) as other:
-            outputs = other._issue(lambda signature: in_order(batch, signature), rates.tolist(), check_finite)
+            outputs = other._issue(lambda signature: in_order(named, signature), rates.tolist(), check_finite)
             left = other._left(*outputs)
         specs, tolerance = self.signature.state, TOLERANCE[self._artifact.precision]
         start = {spec.name: array for spec, array in zip(specs, before.state, strict=True)}

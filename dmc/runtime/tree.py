@@ -22,7 +22,8 @@ def flatten_call(signature: Signature, args: Sequence[Any], kwargs: Mapping[str,
         )
     for index, (tree, value) in enumerate(zip(signature.args["tuple"], args, strict=True)):
         leaves.update(_leaves(tree, value, f"positional input {index}"))
-    _check_keys(signature.kwargs["dict"], kwargs, "call", _usage(signature))
+    if fact := _differing_keys(signature.kwargs["dict"], kwargs):
+        raise InputError("call", fact, _usage(signature))
     for key, tree in signature.kwargs["dict"].items():
         leaves.update(_leaves(tree, kwargs[key], f"keyword input {key!r}"))
     return [leaves[index] for index in range(len(signature.batch))]
@@ -60,7 +61,8 @@ def _leaves(tree: Tree, value: Any, place: str) -> Iterator[tuple[int, Any]]:
     elif kind == "dict":
         if not isinstance(value, Mapping):
             raise InputError(place, f"expected a dict, got {type(value).__name__}", _AS_EXAMPLE)
-        _check_keys(content, value, place, _AS_EXAMPLE)
+        if fact := _differing_keys(content, value):
+            raise InputError(place, fact, _AS_EXAMPLE)
         for key, child in content.items():
             yield from _leaves(child, value[key], f"{place}[{key!r}]")
     else:
@@ -90,13 +92,12 @@ def _check_constant(expected: Any, value: Any, place: str) -> None:
     )
 
 
-def _check_keys(expected: Mapping[str, Any], got: Mapping[str, Any], place: str, hint: str) -> None:
+def _differing_keys(expected: Mapping[str, Any], got: Mapping[str, Any]) -> str:
     missing = [repr(key) for key in expected if key not in got]
     unexpected = [repr(key) for key in got if key not in expected]
     facts = [f"missing {', '.join(missing)}"] if missing else []
     facts += [f"unexpected {', '.join(unexpected)}"] if unexpected else []
-    if facts:
-        raise InputError(place, " and ".join(facts), hint)
+    return " and ".join(facts)
 
 
 def _count(tree: Tree) -> int:

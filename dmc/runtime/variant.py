@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from dmc.program import Job
 from dmc.program.code import DeviceCode
 from dmc.runtime.arrays import to_array
 from dmc.runtime.calls import Output, Queue
-from dmc.runtime.index_bounds import check_indices
+from dmc.runtime.index_bounds import IndexCheck
 from dmc.runtime.outputs import LazyArray, output_kind
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import Signature, TensorSpec
@@ -43,19 +44,22 @@ class Issuing(Queue, Protocol):
         ...
 
 
-@dataclass(frozen=True)
 class Variant:
     """The program of this number in a session, for the ranks in this process."""
 
-    number: int
-    signature: Signature
-    ranks: Ranks
-    session: Issuing
+    def __init__(self, number: int, signature: Signature, ranks: Ranks, session: Issuing) -> None:
+        self.number, self.signature, self._ranks, self._session = number, signature, ranks, session
+        self._checks = [IndexCheck(bound, signature.batch) for bound in signature.bounds]
+        # Each input whole, and as this process has it.
+        self._inputs = [(spec, ranks.seen(spec)[0]) for spec in signature.batch]
+        outputs = zip(map(ranks.seen, signature.outputs), map(output_kind, signature.outputs, count()), strict=False)
+        self._outputs = [(kind, spec, spread) for (spec, spread), kind in outputs]
 
     def arrays(self, values: Sequence[Any]) -> list[np.ndarray]:
         """The inputs, checked: each the whole tensor, or in a process with one rank that rank's part."""
-        batch = [self._given(spec, value) for spec, value in zip(self.signature.batch, values, strict=True)]
-        check_indices(self.signature.bounds, self.signature.batch, batch)
+        batch = [_given(whole, own, value) for (whole, own), value in zip(self._inputs, values, strict=True)]
+        for each in self._checks:
+            each.check(batch)
         return batch
 
     def fits(self, values: Sequence[Any]) -> bool:
@@ -68,31 +72,35 @@ class Variant:
 
     def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray]) -> list[LazyArray]:
         """Queues a call; its outputs, assembled from the parts of the held ranks."""
-        signature, scatter = self.signature, self.ranks.scatter
+        signature, scatter, session = self.signature, self._ranks.scatter, self._session
         given = scatter(signature.controls, controls), scatter(signature.batch, batch)
-        entry, readings = self.session.issue(*given, self.number)
-        count, outputs = len(self.ranks.held), list[LazyArray]()
-        for index, (spec, spread) in enumerate(map(self.ranks.seen, signature.outputs)):
-            parts = readings[index * count : (index + 1) * count]
-            outputs.append(output_kind(spec, index)(self.session, parts, spread, spec, entry))
-        return outputs
+        entry, readings = session.issue(*given, self.number)
+        held = len(self._ranks.held)
+        parts = (readings[first : first + held] for first in range(0, len(readings), held))
+        pairs = zip(self._outputs, parts, strict=True)
+        return [kind(session, part, spread, spec, entry) for (kind, spec, spread), part in pairs]
 
     def result(self, loss: LazyArray, others: Sequence[LazyArray]) -> Any:
         """What a call returns: the loss, or (loss, auxiliary outputs)."""
         aux = self.signature.aux
         return loss if aux is None else (loss, unflatten(aux, others))
 
-    def _given(self, spec: TensorSpec, value: Any) -> np.ndarray:
-        return to_array(value, self._expected(spec, value) or spec, f"input {spec.name!r}", InputError)
-
     def _read_as(self, values: Sequence[Any]) -> list[TensorSpec | None]:
-        return [self._expected(spec, value) for spec, value in zip(self.signature.batch, values, strict=True)]
+        """Each input whole, or as this process has it, whichever has the shape of the value; None if neither."""
+        shapes = map(_shape, values)
+        return [
+            own if own.shape == shape else whole if whole.shape == shape else None
+            for (whole, own), shape in zip(self._inputs, shapes, strict=True)
+        ]
 
-    def _expected(self, spec: TensorSpec, value: Any) -> TensorSpec | None:
-        """The whole tensor, or a rank's part of it, whichever has the shape of `value`."""
-        part, _ = self.ranks.seen(spec)
-        shape = tuple(getattr(value, "shape", ()))
-        return next((each for each in (part, spec) if each.shape == shape), None)
+
+def _given(whole: TensorSpec, own: TensorSpec, value: Any) -> np.ndarray:
+    expected = own if _shape(value) == own.shape else whole
+    return to_array(value, expected, f"input {whole.name!r}", InputError)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(getattr(value, "shape", ()))
 
 
 def fitting(variants: Sequence[Variant], values_of: Batch) -> tuple[Variant, Sequence[Any]]:
@@ -123,7 +131,6 @@ def fitting(variants: Sequence[Variant], values_of: Batch) -> tuple[Variant, Seq
 
 
 def _distance(variant: Variant, values: Sequence[Any]) -> int:
-    given = (tuple(getattr(value, "shape", ())) for value in values)
-    pairs = [(spec.shape, shape) for spec, shape in zip(variant.signature.batch, given, strict=True)]
+    pairs = [(spec.shape, shape) for spec, shape in zip(variant.signature.batch, map(_shape, values), strict=True)]
     ranks = sum(len(own) != len(other) for own, other in pairs)
     return (ranks << 32) + sum(abs(a - b) for own, other in pairs for a, b in zip(own, other, strict=False))

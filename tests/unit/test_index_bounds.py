@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmc.errors import InputError
-from dmc.runtime.index_bounds import check_indices
+from dmc.runtime.index_bounds import IndexCheck
 from dmc.runtime.signature import IndexBound, TensorSpec
 
 TYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "ui8": np.uint8}
@@ -30,7 +30,7 @@ def test_one_that_is_out_of_range_is_refused(name: str, numbers: list[int], size
         bound = IndexBound("x", "an embedding", size, ignored, ((0, 1), (0, array.shape[1])))
         specs = [TensorSpec("x", name, array.shape)]
         if all(0 <= each < size or each == ignored for each in kept):
-            check_indices([bound], specs, [array])
+            IndexCheck(bound, specs).check([array])
             continue
         with pytest.raises(InputError, match="out of the range of an embedding"):
-            check_indices([bound], specs, [array])
+            IndexCheck(bound, specs).check([array])
