@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import statistics
 import time
@@ -106,16 +107,16 @@ class Graph:
 
     def attributes(self, node: int) -> dict[str, str]:
         """The attributes of a kernel's node that are not zero."""
-        found: dict[str, str] = {}
-        for number, name in ATTRIBUTES.items():
-            value = (c_ulonglong * 8)()
-            try:
-                self.driver.call("cuGraphKernelNodeGetAttribute", c_void_p(node), c_int(number), byref(value))
-            except DriverError:
-                continue
-            if any(value):
-                found[name] = bytes(value).rstrip(b"\0").hex()
-        return found
+        values = {name: self.attribute(node, number) for number, name in ATTRIBUTES.items()}
+        return {name: bytes(value).rstrip(b"\0").hex() for name, value in values.items() if any(value)}
+
+    def attribute(self, node: int, number: int) -> ctypes.Array[c_ulonglong]:
+        """An attribute of a kernel's node; zeros where it has none."""
+        value = (c_ulonglong * 8)()
+        # This driver may not know it, or not for nodes.
+        with contextlib.suppress(DriverError):
+            self.driver.call("cuGraphKernelNodeGetAttribute", c_void_p(node), c_int(number), byref(value))
+        return value
 
     def instantiated(self, flags: int = 0, uploads: bool = True) -> Executable:
         """Ready to be launched."""

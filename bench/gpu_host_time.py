@@ -14,7 +14,7 @@ import argparse
 import json
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import c_void_p
+from ctypes import c_int, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ STEP_LAUNCHES, COPIES, COPIES_LAUNCHED = 10, 32, 6
 # Of an instantiation.
 FLAGS: Mapping[str, int] = {"free automatically": 1, "launched by the device": 4, "priorities of nodes": 8}
 COLUMNS = ("nodes", "alone", "worst", "waiting", "queued", "in_turn", "first", "step_ms")
+# The attributes without which a kernel of clusters does not work.
+CLUSTERS = (2, 4, 5, 11)
 Build = Callable[[], Graph]
 
 
@@ -128,24 +130,24 @@ class Own:
         self._run("a line, copies last", lambda: self._line([*kernels, *others]))
         self._run("a line, copies by kernels", lambda: self._line(self._nodes, moves=True))
         self._run("a line of the kernels", lambda: self._line(kernels))
-        self._run("the same without attributes", lambda: self._line(kernels, attributes=False))
+        self._run("the same with the attributes of clusters", lambda: self._line(kernels, attributes=False))
         self._run("a line of the library's kernels", lambda: self._line([n for n in kernels if n not in ours]))
         self._run("a line of our kernels", lambda: self._line(ours))
         for quarter in (1, 2, 3):
             self._run(f"{quarter}/4 of these", lambda q=quarter: self._line(ours[: len(ours) * q // 4]))
-        for name, flags in FLAGS.items():
-            self._run(f"as captured, {name}", lambda: self._graph, flags)
-            self._run(f"a line, copies by kernels, {name}", lambda: self._line(self._nodes, moves=True), flags)
         for node in {self._known[node]["function"]: node for node in reversed(kernels)}.values():
             about = self._known[node]
             name = f"{COPIES} {about['name'][:28]} ({about['parameter_bytes']} B)"
             self._report.launches(self._part, name, lambda n=node: self._line([n] * COPIES), COPIES_LAUNCHED)
+        for name, flags in FLAGS.items():
+            self._run(f"as captured, {name}", lambda: self._graph, flags)
+            self._run(f"a line, copies by kernels, {name}", lambda: self._line(self._nodes, moves=True), flags)
 
     def _run(self, name: str, build: Build, flags: int = 0, uploads: bool = True) -> None:
         self._report.launches(self._part, name, build, STEP_LAUNCHES, flags, uploads)
 
     def _line(self, chosen: Sequence[int], attributes: bool = True, moves: bool = False) -> Graph:
-        """These nodes, one after the other. moves: whether kernels copy."""
+        """These nodes, one after the other. attributes: whether all of them. moves: whether kernels copy."""
         made, last = Graph(self._driver), list[int]()
         for node in chosen:
             given = self._graph.given(node)
@@ -155,9 +157,18 @@ class Own:
                 last = [made.move(self._move, given, last)]
                 continue
             last = [made.add(given, last)]
-            if attributes and self._known[node]["kind"] == "kernel":
-                self._driver.call("cuGraphKernelNodeCopyAttributes", c_void_p(last[0]), c_void_p(node))
+            if self._known[node]["kind"] == "kernel":
+                self._copy_attributes(node, last[0], attributes)
         return made
+
+    def _copy_attributes(self, source: int, target: int, every: bool) -> None:
+        """every: whether not only those without which a kernel of clusters does not work."""
+        if every:
+            self._driver.call("cuGraphKernelNodeCopyAttributes", c_void_p(target), c_void_p(source))
+            return
+        for number in CLUSTERS:
+            if any(value := self._graph.attribute(source, number)):
+                self._driver.call("cuGraphKernelNodeSetAttribute", c_void_p(target), c_int(number), value)
 
 
 def _edges(graph: Graph) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def call_parts(step: Any) -> dict[str, Any]:
         "settled": _round(settled),
         "queued": _round(queued),
         "settled, with the time of each part taken": _round(divided),
-        "parts": {name: _round(took) for name, took in parts.items()},
+        "parts": {name: _round(took) for name, took in parts.items() if took},
         "times each": {name: round(len(took) / CALLS, 1) for name, took in parts.items()},
         "profile": text.getvalue().splitlines(),
     }
