@@ -27,7 +27,8 @@ from tests.models import build
 from tests.models.case import Case, image_batch
 
 RESULTS = Path(__file__).parent / "results" / "gpu_curves.json"
-MODELS, PRECISIONS = ("gpt2", "llama", "bert", "convolutions"), ("fp32", "bf16-mixed")
+MODELS = ("gpt2", "llama", "bert", "roberta", "t5", "vit", "convolutions")
+PRECISIONS = ("fp32", "bf16-mixed")
 STEPS, DECAY = 50, 0.1
 # Of a loss: fifty steps, each of which adds rounding to that of those before.
 TOLERANCE: Mapping[str, float] = {"fp32": 1e-4, "bf16-mixed": 1e-2}

@@ -30,6 +30,11 @@ class _Thread:
 _THREAD = _Thread()
 
 
+def _assert_free(room: Room) -> None:
+    assert all(room is not each.owner() for rooms in _THREAD.products for each in rooms), "a product reads it"
+    assert id(room) not in _THREAD.read, "threads may still read it"
+
+
 class Room:
     """Shared memory: tiles, or barriers."""
 
@@ -68,6 +73,7 @@ class Room:
 
     def store(self, value: Any) -> None:
         """Replaces its numbers."""
+        _assert_free(self.owner())
         self.owner().value = value
 
     def owner(self) -> Room:
@@ -130,8 +136,7 @@ class _Copies:
         if not bool(pred):
             return
         owner = room.owner()
-        assert all(owner is not each.owner() for rooms in _THREAD.products for each in rooms), "a product reads it"
-        assert id(owner) not in _THREAD.read, "threads may still read it"
+        _assert_free(owner)
         owner.value = tensor.load(place)
         barrier.arrived += tensor.block_type.nbytes
         if barrier.arrived == barrier.expected:
