@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -41,8 +41,7 @@ def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0, own
     merging = Merging(graph, most_values, own)
     merging.run()
     merging.join(most_joined)
-    groups = sorted(tuple(sorted(group.members)) for group in merging.groups.values())
-    return Fusion(tuple(groups), lambda: sorted(merging.refusals(), key=lambda each: (-each.bytes, each.first)))
+    return merging.fusion()
 
 
 class Merging(Rules):
@@ -109,7 +108,7 @@ class Merging(Rules):
             added: Iterable[tuple[int, int, int]] = ()
             if saved < -entry[0]:
                 added = ((-saved, first, second),)
-            elif not self.why_not(first, second) and (merged := self._merge(first, second)) is not None:
+            elif not self.why_not(first, second) and (merged := self.merge(first, second)) is not None:
                 added = self._entries(merged)
             for each in added:
                 if each not in waiting:
@@ -157,7 +156,8 @@ class Merging(Rules):
         readers = {self.clusters.find(node) for value in writes for node in self.readers.get(value, ())}
         return any(self.groups[node].sums_columns() for node in readers & self.groups.keys())
 
-    def _merge(self, first: int, second: int) -> int | None:
+    def merge(self, first: int, second: int) -> int | None:
+        """Makes one kernel of two, and returns its number; None where it would wait for itself."""
         reads, writes = self.traded(first, second)
         pair = self.clusters.merge(first, second)
         if pair is None:
@@ -177,6 +177,22 @@ class Merging(Rules):
         one.in_loops = (one.in_loops | other.in_loops) & reads
         self._rename(kept, gone)
         return kept
+
+    def put(self, nodes: Sequence[int], kernel: Group) -> None:
+        """Makes one kernel of several, in a topological order, that is possible as a whole, but not by every way."""
+        kept, *others = nodes
+        for node in others:
+            pair = self.clusters.merge(kept, node)
+            assert pair is not None, "a kernel that waits for itself"
+            kept, gone = pair
+            self.waits.merge(kept, gone)
+            self._rename(kept, gone)
+        for node in nodes:
+            for value in self.groups.pop(node).reads:
+                self.readers[value].discard(node)
+        for value in kernel.reads:
+            self.readers[value].add(kept)
+        self.groups[kept] = kernel
 
     def _rename(self, kept: int, gone: int) -> None:
         for node in self.clusters.after[kept]:
@@ -202,7 +218,7 @@ class Merging(Rules):
     def _join(self, first: int, second: int, most_values: int) -> int | None:
         is_after = second in self.clusters.after[first]
         reads, writes = self.traded(first, second)
-        return None if is_after or len(reads) + len(writes) > most_values else self._merge(first, second)
+        return None if is_after or len(reads) + len(writes) > most_values else self.merge(first, second)
 
     def _may_join(self, node: int) -> bool:
         """Whether a quick kernel can compute more, and is not beside a kernel of a whole composite."""
@@ -213,6 +229,11 @@ class Merging(Rules):
         if any(not self.values.is_float[value] or value in self.turning for value in values):
             return False
         return not self.waits.composites & (self.clusters.before[node] | self.clusters.after[node])
+
+    def fusion(self) -> Fusion:
+        """The kernels as they are."""
+        groups = sorted(tuple(sorted(group.members)) for group in self.groups.values())
+        return Fusion(tuple(groups), lambda: sorted(self.refusals(), key=lambda each: (-each.bytes, each.first)))
 
     def refusals(self) -> Iterator[Refusal]:
         """What stopped the remaining fusions."""

@@ -1,0 +1,143 @@
+"""The pieces of a step that can be fused independently of each other, and what of them is surely one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dmc.analysis.kernels.fusion import Merging
+from dmc.analysis.kernels.rules import GONE
+from dmc.analysis.kernels.shapes import Loops
+
+# Pieces of so many operations are solved as they are, without `settle`.
+_FEW = 12
+
+
+def pieces_of(merging: Merging, greedy: Mapping[int, int]) -> list[list[int]]:
+    """The kernels, in parts that no kernel may be made across.
+
+    merging: nothing is merged yet. greedy: by node, a number of its kernel in the greedy fusion, which is never divided
+    between pieces. Values of one element bring nothing together beyond that: hyperparameters would, all updates.
+    """
+    return _Relation(merging).parts(greedy)
+
+
+class _Relation:
+    """Which kernels may be in one."""
+
+    def __init__(self, merging: Merging) -> None:
+        self.merging, self.refused = merging, dict[tuple[Loops, Loops], bool]()
+        # By node, bits of the nodes that it leads to, and of those to which it does so across what is never fused.
+        count = len(merging.nodes)
+        self.reached, self.behind = [0] * count, [0] * count
+        for node in reversed(range(count)):
+            for each in merging.clusters.after[node]:
+                reached = self.reached[each] | 1 << each
+                self.reached[node] |= reached
+                self.behind[node] |= reached if self.never(node, each) else self.behind[each]
+
+    def never(self, first: int, second: int) -> bool:
+        """Whether no kernel may contain both, whatever else it contains."""
+        groups = self.merging.groups
+        one, other = groups.get(first), groups.get(second)
+        if one is None or other is None or one.loops is None or other.loops is None:
+            return True
+        if (first, second) in self.merging.apart:
+            return True
+        pair = one.loops, other.loops
+        if pair not in self.refused:
+            self.refused[pair] = self._never_joined(*pair)
+        return self.refused[pair]
+
+    def _never_joined(self, one: Loops, other: Loops) -> bool:
+        if not isinstance(self.merging.joined(one, other), str):
+            return False
+        bare = self.merging.joined(_without_sizes(one), _without_sizes(other))
+        if isinstance(bare, str):
+            return True
+        # A reduction of a third kernel may allow one more size.
+        reductions = [each for each in (bare.rows, bare.columns) if each]
+        allowed = {bare.product, bare.width} | {size for each in reductions for size in (each[0] * each[1], *each)}
+        return not (one.sizes | other.sizes) <= allowed
+
+    def parts(self, greedy: Mapping[int, int]) -> list[list[int]]:
+        """See `pieces_of`."""
+        part = _Parts()
+        first: dict[int, int] = {}
+        for node in sorted(self.merging.groups):
+            part.join(node, first.setdefault(greedy[node], node))
+        for one, other in self._pairs():
+            is_possible = not self.never(one, other) and not self.behind[one] >> other & 1
+            if is_possible and self.merging.saved(one, other):
+                part.join(one, other)
+        found: dict[int, list[int]] = {}
+        for node in sorted(self.merging.groups):
+            found.setdefault(part.of(node), []).append(node)
+        return list(found.values())
+
+    def _pairs(self) -> Iterator[tuple[int, int]]:
+        merging = self.merging
+        elements = merging.values.elements
+        for node, group in merging.groups.items():
+            readers = {each for value in group.writes if elements[value] > 1 for each in merging.readers.get(value, ())}
+            yield from ((node, each) for each in sorted(readers))
+        for value, nodes in merging.readers.items():
+            if elements[value] > 1:
+                readers = sorted(nodes)
+                yield from ((one, other) for i, one in enumerate(readers) for other in readers[i + 1 :])
+
+
+def _without_sizes(loops: Loops) -> Loops:
+    return Loops(frozenset(), loops.product, loops.width, loops.rows, loops.columns, loops.words, loops.inner)
+
+
+class _Parts:
+    """Disjoint sets."""
+
+    def __init__(self) -> None:
+        self._parent: dict[int, int] = {}
+
+    def of(self, node: int) -> int:
+        """The number of the set that holds a node."""
+        parent = self._parent
+        while (above := parent.get(node, node)) != node:
+            parent[node] = parent.get(above, above)
+            node = above
+        return node
+
+    def join(self, one: int, other: int) -> None:
+        """Makes one set of two."""
+        self._parent[self.of(one)] = self.of(other)
+
+
+def settle(merging: Merging, piece: list[int], greedy: Mapping[int, int]) -> list[int]:
+    """Merges what is hardly ever better apart, if a piece is large; returns its kernels.
+
+    That is a kernel with its only reader, where it reads no more than it writes, and the greedy fusion has both in one.
+    """
+    if len(piece) <= _FEW:
+        return piece
+    kept, is_done = piece, False
+    while not is_done:
+        is_done = True
+        for node in kept:
+            reader = _only_reader(merging, node) if node in merging.groups else None
+            if reader is None or greedy[reader] != greedy[node] or not _reads_little(merging, node, reader):
+                continue
+            if not merging.why_not(node, reader) and merging.merge(node, reader) is not None:
+                is_done = False
+        kept = [node for node in kept if node in merging.groups]
+    return sorted(kept, key=merging.clusters.order.__getitem__)
+
+
+def _only_reader(merging: Merging, node: int) -> int | None:
+    writes = merging.groups[node].writes
+    readers = {each for value in writes for each in merging.readers.get(value, ())}
+    is_one = len(readers) == 1 and writes.isdisjoint(merging.held) and readers <= merging.groups.keys()
+    return readers.pop() if is_one else None
+
+
+def _reads_little(merging: Merging, node: int, reader: int) -> bool:
+    group, bytes_ = merging.groups[node], merging.values.bytes
+    more = sum(bytes_[value] for value in group.reads - merging.groups[reader].reads)
+    written = sum(bytes_[value] for value in group.writes)
+    return more <= written + written // GONE
