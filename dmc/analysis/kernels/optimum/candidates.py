@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dmc.analysis.kernels.fusion import Merging
@@ -11,7 +11,7 @@ from dmc.analysis.kernels.groups import Group
 from dmc.analysis.kernels.rules import Rules
 from dmc.analysis.kernels.shapes import Loops
 
-# Of the candidates of each size, so many that save the most are kept, and so many are tried as the other half of a pair.
+# Of the candidates of each size, so many that save the most are fused further, each with so many others.
 _KEPT, _PARTNERS = 64, 256
 
 
@@ -61,7 +61,7 @@ class Candidates(Rules):
     """
 
     def __init__(
-        self, merging: Merging, atoms: Sequence[Ties], groups: Sequence[Group], needs: dict[int, Needs]
+        self, merging: Merging, atoms: Sequence[Ties], groups: Sequence[Group], needs: Mapping[int, Needs]
     ) -> None:
         super().__init__(merging.graph, (), merging.most_values, merging.own)
         self.functions, self.values, self.turning = merging.functions, merging.values, merging.turning

@@ -9,7 +9,7 @@ from typing import Any
 from dmc.errors import DmcError
 
 # Limits of a piece's program; the number of nodes, unlike time, is met at the same place every time.
-_NODES, _SECONDS, _ROUNDS = 5_000, 60.0, 100
+_NODES, _SECONDS, _ROUNDS = 5_000, 30.0, 100
 # A constraint on variables, by number: the sum of their products with factors is at most, or exactly, a bound.
 _Terms = Mapping[int, float]
 
@@ -27,13 +27,15 @@ def partition(costs: Mapping[int, float], reached: Sequence[int], start: Sequenc
     """Chooses candidates so that each atom is in one, the kernels can be ordered, and the costs are least.
 
     costs: of each candidate, which is a set of atoms, as bits. reached: where paths from each atom lead. start: a
-    solution, which is improved on. A variable x ∈ {0, 1} for each candidate; minimise Σ cost · x, where Σ x = 1 over the
-    candidates that hold an atom. A cycle among kernels in a solution is excluded, and the program solved again.
+    solution, which is improved on. A variable x ∈ {0, 1} for each candidate; minimise Σ cost · x, where for each atom
+    Σ x = 1 over the candidates that hold it. Where kernels of a solution wait for each other, that cycle is excluded,
+    and the program solved again.
     """
     sets = sorted(costs)
     program = _Program([costs[each] for each in sets], [float(each in start) for each in sets])
     for atom in range(len(reached)):
         program.add({i: 1.0 for i, each in enumerate(sets) if each >> atom & 1}, exactly=True, bound=1)
+    bound = 0.0
     for _ in range(_ROUNDS):
         values, bound = program.solve()
         chosen = [each for each, value in zip(sets, values, strict=True) if value > 0.5]
@@ -58,7 +60,7 @@ def _along(candidate: int, ends: Sequence[tuple[int, int]]) -> float:
 
 
 def _cycles(chosen: Sequence[int], reached: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
-    """Shortest cycles, one through each kernel that is in any: by kernel the atoms through which it enters and leaves."""
+    """A shortest cycle through each kernel that is in any: by kernel, the atoms through which it enters and leaves."""
     leads: dict[int, int] = {}
     for each in chosen:
         leads[each] = 0
@@ -115,8 +117,13 @@ class _Program:
     def __init__(self, costs: Sequence[float], start: Sequence[float]) -> None:
         highspy = _highspy()
         self._solver, self._start, self._unit = highspy.Highs(), list(start), max(costs) or 1.0
-        self._solver.silent()
-        options = {"threads": 1, "mip_rel_gap": 0.0, "mip_max_nodes": _NODES, "time_limit": _SECONDS}
+        options = {
+            "output_flag": False,
+            "threads": 1,
+            "mip_rel_gap": 0.0,
+            "mip_max_nodes": _NODES,
+            "time_limit": _SECONDS,
+        }
         for name, value in options.items():
             self._solver.setOptionValue(name, value)
         # In units in which the solver's absolute tolerances are small.
@@ -140,7 +147,8 @@ class _Program:
         info = self._solver.getInfo()
         has_values = info.primal_solution_status == highspy.kSolutionStatusFeasible
         values = list(self._solver.getSolution().col_value) if has_values else self._start
-        return values, info.mip_dual_bound * self._unit / 1000
+        # Costs are not negative, so that 0 is a bound where none was found.
+        return values, max(info.mip_dual_bound, 0.0) * self._unit / 1000
 
 
 def _highspy() -> Any:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from math import prod
 
 from dmc.analysis.kernels.fusion import Merging
+from dmc.analysis.kernels.groups import Group
 from dmc.analysis.kernels.rules import GONE
 from dmc.analysis.kernels.shapes import Loops
 
 # Pieces of so many operations are solved as they are, without `settle`.
 _FEW = 12
+# Pieces of more are divided once more, where only values of so many elements hold them together.
+_LARGE, _SMALL = 256, 1 << 15
 
 
 def pieces_of(merging: Merging, greedy: Mapping[int, int]) -> list[list[int]]:
     """The kernels, in parts that no kernel may be made across.
 
     merging: nothing is merged yet. greedy: by node, a number of its kernel in the greedy fusion, which is never divided
-    between pieces. Values of one element bring nothing together beyond that: hyperparameters would, all updates.
+    between pieces. Values of one element bring nothing together beyond that: hyperparameters would, all updates. Where
+    a piece is large even so, nor do values of few elements: biases would, which both passes and their updates read.
     """
-    return _Relation(merging).parts(greedy)
+    relation, found = _Relation(merging), list[list[int]]()
+    for piece in relation.parts(merging.groups, greedy, least=2):
+        found += [piece] if len(piece) <= _LARGE else relation.parts(piece, greedy, least=_SMALL)
+    return found
 
 
 class _Relation:
@@ -59,31 +67,39 @@ class _Relation:
         allowed = {bare.product, bare.width} | {size for each in reductions for size in (each[0] * each[1], *each)}
         return not (one.sizes | other.sizes) <= allowed
 
-    def parts(self, greedy: Mapping[int, int]) -> list[list[int]]:
-        """See `pieces_of`."""
-        part = _Parts()
+    def parts(self, nodes: Iterable[int], greedy: Mapping[int, int], least: int) -> list[list[int]]:
+        """Divides kernels as `pieces_of` does, where values of `least` elements bring them together."""
+        part, among = _Parts(), sorted(nodes)
         first: dict[int, int] = {}
-        for node in sorted(self.merging.groups):
+        for node in among:
             part.join(node, first.setdefault(greedy[node], node))
-        for one, other in self._pairs():
+        for one, other in self._pairs(set(among), least):
             is_possible = not self.never(one, other) and not self.behind[one] >> other & 1
             if is_possible and self.merging.saved(one, other):
                 part.join(one, other)
         found: dict[int, list[int]] = {}
-        for node in sorted(self.merging.groups):
+        for node in among:
             found.setdefault(part.of(node), []).append(node)
         return list(found.values())
 
-    def _pairs(self) -> Iterator[tuple[int, int]]:
-        merging = self.merging
-        elements = merging.values.elements
-        for node, group in merging.groups.items():
-            readers = {each for value in group.writes if elements[value] > 1 for each in merging.readers.get(value, ())}
-            yield from ((node, each) for each in sorted(readers))
-        for value, nodes in merging.readers.items():
-            if elements[value] > 1:
-                readers = sorted(nodes)
-                yield from ((one, other) for i, one in enumerate(readers) for other in readers[i + 1 :])
+    def _pairs(self, among: set[int], least: int) -> Iterator[tuple[int, int]]:
+        """Kernels that read what another writes, or that read the same in loops over all of it."""
+        groups, readers = self.merging.groups, self.merging.readers
+        elements = self.merging.values.elements
+        for node in sorted(among):
+            values = (value for value in groups[node].writes if elements[value] >= least)
+            after = {each for value in values for each in readers.get(value, ())}
+            yield from ((node, each) for each in sorted(after & among))
+        for value, nodes in readers.items():
+            if elements[value] >= least:
+                beside = [each for each in sorted(nodes & among) if self._is_whole(value, groups[each])]
+                yield from ((one, other) for i, one in enumerate(beside) for other in beside[i + 1 :])
+
+    def _is_whole(self, value: int, group: Group) -> bool:
+        """Whether a kernel may have an element of a value for each iteration, if it has not too many already."""
+        if group.loops is None or value not in group.in_loops:
+            return False
+        return prod(group.loops.over) <= self.merging.values.elements[value]
 
 
 def _without_sizes(loops: Loops) -> Loops:

@@ -14,7 +14,7 @@ from dmc.analysis.kernels.optimum.surroundings import Piece, Surroundings
 from dmc.analysis.kernels.shapes import Loops
 
 # A larger piece stays as the greedy fusion has it.
-_MOST_ATOMS = 128
+_MOST_ATOMS = 64
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class Solved:
     """What the integer program did.
 
     pieces: parts of the step that are fused independently of each other, and of more than one kernel. distinct: those
-    that are not alike, each solved once. complete: those of which all possible kernels were candidates, so that the
-    solution is the best there is, up to its gap. kept: pieces that are too large, or whose kernels would wait for each
-    other, left as the greedy fusion has them. cost, bound, greedy: bytes of the pieces and of their launches; no
-    partition into the candidates costs less than `bound`.
+    that are not alike, each solved once. complete: those for which all possible kernels of what `settle` leaves apart
+    were candidates. kept: pieces that are too large, or whose kernels would wait for each other, left as the greedy
+    fusion has them. cost, bound, greedy: bytes of the other pieces, and of their launches; no partition into the
+    candidates costs less than `bound`.
     """
 
     pieces: int
@@ -124,7 +124,7 @@ class _Optimum:
         )
 
     def _undone(self) -> set[int]:
-        """The pieces whose kernels would wait for each other across pieces, so that the greedy ones take their place."""
+        """The pieces whose kernels would wait for each other across pieces: the greedy ones take their place."""
         undone: set[int] = set()
         while True:
             kernel_of: dict[int, tuple[int, int]] = {}
