@@ -12,7 +12,7 @@ from dmc.analysis.kernels.shapes import Loops
 
 # Pieces of so many operations are solved as they are, without `settle`.
 _FEW = 12
-# Pieces of more are divided once more, where only values of so many elements hold them together.
+# Pieces of more are divided further, where only values of so many elements hold them together.
 _LARGE, _SMALL = 256, 1 << 15
 
 
@@ -21,19 +21,23 @@ def pieces_of(merging: Merging, greedy: Mapping[int, int]) -> list[list[int]]:
 
     merging: nothing is merged yet. greedy: by node, a number of its kernel in the greedy fusion, which is never divided
     between pieces. Values of one element bring nothing together beyond that: hyperparameters would, all updates. Where
-    a piece is large even so, nor do values of few elements: biases would, which both passes and their updates read.
+    a piece is large even so, nor do values of few elements: biases would, which both passes and their updates read. At
+    last, kernels between which another must run are apart, although some of their operations might change places: all
+    layers may be along one residual stream.
     """
-    relation, found = _Relation(merging), list[list[int]]()
-    for piece in relation.parts(merging.groups, greedy, least=2):
-        found += [piece] if len(piece) <= _LARGE else relation.parts(piece, greedy, least=_SMALL)
+    relation = _Relation(merging, greedy)
+    found = relation.parts(merging.groups, least=2)
+    for is_strict in (False, True):
+        divided = (relation.parts(each, _SMALL, is_strict) if len(each) > _LARGE else [each] for each in found)
+        found = [part for parts in divided for part in parts]
     return found
 
 
 class _Relation:
     """Which kernels may be in one."""
 
-    def __init__(self, merging: Merging) -> None:
-        self.merging, self.refused = merging, dict[tuple[Loops, Loops], bool]()
+    def __init__(self, merging: Merging, greedy: Mapping[int, int]) -> None:
+        self.merging, self.greedy, self.refused = merging, greedy, dict[tuple[Loops, Loops], bool]()
         # By node, bits of the nodes that it leads to, and of those to which it does so across what is never fused.
         count = len(merging.nodes)
         self.reached, self.behind = [0] * count, [0] * count
@@ -42,6 +46,12 @@ class _Relation:
                 reached = self.reached[each] | 1 << each
                 self.reached[node] |= reached
                 self.behind[node] |= reached if self.never(node, each) else self.behind[each]
+        # The same of greedy kernels, by number, and the nodes of each.
+        self.behind_kernel, self.kernel = dict[int, int](), dict[int, int]()
+        for node in merging.groups:
+            number = greedy[node]
+            self.behind_kernel[number] = self.behind_kernel.get(number, 0) | self.behind[node]
+            self.kernel[number] = self.kernel.get(number, 0) | 1 << node
 
     def never(self, first: int, second: int) -> bool:
         """Whether no kernel may contain both, whatever else it contains."""
@@ -67,13 +77,16 @@ class _Relation:
         allowed = {bare.product, bare.width} | {size for each in reductions for size in (each[0] * each[1], *each)}
         return not (one.sizes | other.sizes) <= allowed
 
-    def parts(self, nodes: Iterable[int], greedy: Mapping[int, int], least: int) -> list[list[int]]:
-        """Divides kernels as `pieces_of` does, where values of `least` elements bring them together."""
+    def parts(self, nodes: Iterable[int], least: int, is_strict: bool = False) -> list[list[int]]:
+        """Divides kernels as `pieces_of` does, where values of `least` elements bring them together. is_strict: kernels
+        between which another must run are apart."""
         part, among = _Parts(), sorted(nodes)
         first: dict[int, int] = {}
         for node in among:
-            part.join(node, first.setdefault(greedy[node], node))
+            part.join(node, first.setdefault(self.greedy[node], node))
         for one, other in self._pairs(set(among), least):
+            if is_strict and self._is_between(self.greedy[one], self.greedy[other]):
+                continue
             is_possible = not self.never(one, other) and not self.behind[one] >> other & 1
             if is_possible and self.merging.saved(one, other):
                 part.join(one, other)
@@ -81,6 +94,10 @@ class _Relation:
         for node in among:
             found.setdefault(part.of(node), []).append(node)
         return list(found.values())
+
+    def _is_between(self, one: int, other: int) -> bool:
+        behind, kernel = self.behind_kernel, self.kernel
+        return bool(behind[one] & kernel[other] or behind[other] & kernel[one])
 
     def _pairs(self, among: set[int], least: int) -> Iterator[tuple[int, int]]:
         """Kernels that read what another writes, or that read the same in loops over all of it."""
