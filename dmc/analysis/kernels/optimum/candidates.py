@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -107,11 +108,8 @@ class Candidates(Rules):
             kept = level[:_KEPT]
             partners += kept
             self.is_complete = self.is_complete and len(partners) <= _PARTNERS
-            for one in kept:
-                near = self.ties[one].near
-                for other in partners[:_PARTNERS]:
-                    if not one & other and near & other and (fused := self._fused(one, other)):
-                        found[fused.bit_count()].append(fused)
+            for fused in filter(None, itertools.starmap(self._fused, itertools.product(kept, partners[:_PARTNERS]))):
+                found[fused.bit_count()].append(fused)
 
     def gain(self, candidate: int, launch: float) -> float:
         """What is saved, in bytes, by one kernel for these atoms."""
@@ -121,7 +119,7 @@ class Candidates(Rules):
     def _fused(self, one: int, other: int) -> int:
         """The fusion of two candidates, which is now among them; 0 if it was, or is not possible."""
         fused = one | other
-        if fused in self.groups:
+        if one & other or not self.ties[one].near & other or fused in self.groups:
             return 0
         first, second = self._in_order(one, other)
         ties = self.ties[one].with_(self.ties[other])

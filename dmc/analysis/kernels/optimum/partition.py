@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,22 +77,17 @@ def _cycles(chosen: Sequence[int], reached: Sequence[int]) -> Iterator[list[tupl
 
 
 def _shortest(start: int, after: Mapping[int, Sequence[int]]) -> list[int]:
-    """The kernels of a shortest cycle through one."""
-    came, level = dict[int, int](), [start]
-    while level:
-        following: list[int] = []
-        for each in level:
-            for other in after[each]:
-                if other == start:
-                    path = [each]
-                    while path[-1] != start:
-                        path.append(came[path[-1]])
-                    return path[::-1]
-                if other not in came:
-                    came[other] = each
-                    following.append(other)
-        level = following
-    return []
+    """The kernels of a shortest cycle through one; none if there is no cycle."""
+    came, pending = dict[int, int](), collections.deque([start])
+    while pending and start not in came:
+        each = pending.popleft()
+        new = [other for other in after[each] if other not in came]
+        came.update(dict.fromkeys(new, each))
+        pending += new
+    path = [came[start]] if start in came else []
+    while path and path[-1] != start:
+        path.append(came[path[-1]])
+    return path[::-1]
 
 
 def _ends(cycle: Sequence[int], reached: Sequence[int]) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -106,9 +106,8 @@ class _Optimum:
         """Merges the kernels of each piece."""
         undone = self._undone()
         for place, piece in enumerate(self.pieces):
-            chosen = piece.greedy if place in undone or place not in self.solutions else self.solutions[place].chosen
             found = piece.candidates(self.merging)
-            for mask, loops in chosen.items():
+            for mask, loops in self._chosen(place, undone).items():
                 found.add(mask, loops)
                 self.merging.put(piece.nodes(mask), found.groups[mask])
         several = [place for place, piece in enumerate(self.pieces) if len(piece.greedy) > 1]
@@ -126,26 +125,32 @@ class _Optimum:
     def _undone(self) -> set[int]:
         """The pieces whose kernels would wait for each other across pieces: the greedy ones take their place."""
         undone: set[int] = set()
-        while True:
-            kernel_of: dict[int, tuple[int, int]] = {}
-            for place, piece in enumerate(self.pieces):
-                is_solved = place in self.solutions and place not in undone
-                for mask in self.solutions[place].chosen if is_solved else piece.greedy:
-                    kernel_of.update(dict.fromkeys(piece.nodes(mask), (place, mask)))
-            sorter: TopologicalSorter[tuple[int, int]] = TopologicalSorter()
-            for node, later in enumerate(self.merging.clusters.after):
-                kernel = kernel_of.get(node, (-1, node))
-                for each in sorted(later):
-                    if (other := kernel_of.get(each, (-1, each))) != kernel:
-                        sorter.add(other, kernel)
-            try:
-                sorter.prepare()
-            except CycleError as error:
-                found = {place for place, _ in error.args[1]} & self.solutions.keys() - undone
-                assert found, "the greedy kernels wait for each other"
-                undone |= found
-            else:
-                return undone
+        while cycle := self._cycle(undone):
+            found = {place for place, _ in cycle} & self.solutions.keys() - undone
+            assert found, "the greedy kernels wait for each other"
+            undone |= found
+        return undone
+
+    def _cycle(self, undone: Collection[int]) -> Sequence[tuple[int, int]]:
+        """Kernels that would wait for each other, by their pieces' places and their atoms; none if there are none."""
+        kernel_of = {node: (-1, node) for node in range(len(self.merging.nodes))}
+        for place, piece in enumerate(self.pieces):
+            for mask in self._chosen(place, undone):
+                kernel_of.update(dict.fromkeys(piece.nodes(mask), (place, mask)))
+        sorter: TopologicalSorter[tuple[int, int]] = TopologicalSorter()
+        edges = ((node, each) for node, later in enumerate(self.merging.clusters.after) for each in sorted(later))
+        for node, each in edges:
+            if kernel_of[node] != kernel_of[each]:
+                sorter.add(kernel_of[each], kernel_of[node])
+        try:
+            sorter.prepare()
+        except CycleError as error:
+            return error.args[1]
+        return ()
+
+    def _chosen(self, place: int, undone: Collection[int]) -> Mapping[int, Loops | None]:
+        is_solved = place in self.solutions and place not in undone
+        return self.solutions[place].chosen if is_solved else self.pieces[place].greedy
 
 
 def _is_open(piece: Piece) -> bool:
