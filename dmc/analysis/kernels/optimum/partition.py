@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+import os
+import sys
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,7 +115,9 @@ class _Program:
 
     def __init__(self, costs: Sequence[float], start: Sequence[float]) -> None:
         highspy = _highspy()
-        self._solver, self._start, self._unit = highspy.Highs(), list(start), max(costs) or 1.0
+        with _silent():
+            self._solver = highspy.Highs()
+        self._start, self._unit = list(start), max(costs) or 1.0
         options = {
             "output_flag": False,
             "threads": 1,
@@ -154,3 +159,18 @@ def _highspy() -> Any:
         hint = "install dmc[optimal], which brings HiGHS, or leave fusion=greedy"
         raise DmcError("fusion=optimal", "the package highspy is not installed", hint=hint) from error
     return highspy
+
+
+@contextlib.contextmanager
+def _silent() -> Generator[None]:
+    """Nothing is written on standard output, not even by compiled code: HiGHS writes a banner where `dmc-opt` writes
+    the module."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
