@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,10 @@ from dmc.analysis.kernels.graph import Graph, Kind, step_graph
 from dmc.analysis.kernels.optimum.partition import partition
 from dmc.analysis.kernels.optimum.solve import fuse_optimally
 from dmc.errors import DmcError
+from dmc.passes.base import run_passes
+from dmc.passes.scheduled.form_kernels import FormKernels
 from dmc.step_function import find_step
+from tests.partitioned import run_on_one_rank
 from tests.random_text import RandomText, Shape, generic, kind
 
 LAUNCH = 100.0
@@ -214,6 +218,22 @@ def test_against_every_partition(random: Any) -> None:
         assert solved.complete == solved.pieces
         assert solved.kept == 0
         assert solved.gap == pytest.approx(0.0)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.randoms(use_true_random=False))
+def test_the_meaning_stays(random: Any) -> None:
+    text = _random_step(random, 12)
+    target = ("cpu", "cuda")[random.randrange(2)]
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        module = ir.Module.parse(f'module attributes {{dm.target = "{target}", dm.machine = "h200"}} {{\n{text}\n}}')
+        drawn = np.random.default_rng(0)
+        arguments = [drawn.standard_normal(shape) for shape in (MATRIX, CUBE)]
+        wanted = run_on_one_rank(module, arguments)
+        run_passes(module, [FormKernels(fusion="optimal")])
+        for made, before in zip(run_on_one_rank(module, arguments), wanted, strict=True):
+            np.testing.assert_allclose(made, before, rtol=1e-12)
 
 
 LAYER = """
