@@ -53,7 +53,7 @@ def _partitions(nodes: int, allowed: Sequence[int]) -> Iterator[list[int]]:
             yield from ([each, *rest] for rest in _partitions(nodes & ~each, allowed))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.randoms(use_true_random=False))
 def test_program(random: Any) -> None:
     count = random.randrange(2, 7)
