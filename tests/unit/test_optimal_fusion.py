@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from dmc import dialect
 from dmc._mlir import ir
 from dmc.analysis.kernels.fusion import MOST_VALUES, Merging, fuse
 from dmc.analysis.kernels.graph import Graph, Kind, step_graph
@@ -29,6 +28,8 @@ from tests.random_text import RandomText, Shape, generic, kind
 
 LAUNCH = 100.0
 MOST = 5
+# Many modules in one context do no harm.
+FEW = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def _is_ordered(kernels: Sequence[int], after: Mapping[int, int]) -> bool:
@@ -199,41 +200,37 @@ def _random_step(random: Any, operations: int) -> str:
     return "\n".join([f"func.func @step({given}) -> ({types}) {{", *step.lines, end, "}"])
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(FEW, max_examples=60)
 @given(st.randoms(use_true_random=False))
-def test_against_every_partition(random: Any) -> None:
+def test_against_every_partition(context: Any, random: Any) -> None:
     own = random.random() < 0.5
-    with ir.Context() as context, ir.Location.unknown():
-        dialect.load(context)
-        module = ir.Module.parse(_random_step(random, random.randrange(3, MOST + 1)))
-        graph = step_graph(find_step(module), own)
-        assume(1 < graph.kinds.count(Kind.COMPUTE) <= MOST)
-        everything = _Everything(graph, own)
-        fusion, solved = fuse_optimally(graph, LAUNCH, MOST_VALUES, 0, own)
-        kernels = everything.kernels(fusion.groups)
-        assert all(each in everything.ways for each in kernels)
-        cost = sum(map(everything.cost.__getitem__, kernels))
-        assert cost == everything.best()
-        assert cost <= sum(map(everything.cost.__getitem__, everything.kernels(fuse(graph, own=own).groups)))
-        assert solved.complete == solved.pieces
-        assert solved.kept == 0
-        assert solved.gap == pytest.approx(0.0)
+    module = ir.Module.parse(_random_step(random, random.randrange(3, MOST + 1)))
+    graph = step_graph(find_step(module), own)
+    assume(1 < graph.kinds.count(Kind.COMPUTE) <= MOST)
+    everything = _Everything(graph, own)
+    fusion, solved = fuse_optimally(graph, LAUNCH, MOST_VALUES, 0, own)
+    kernels = everything.kernels(fusion.groups)
+    assert all(each in everything.ways for each in kernels)
+    cost = sum(map(everything.cost.__getitem__, kernels))
+    assert cost == everything.best()
+    assert cost <= sum(map(everything.cost.__getitem__, everything.kernels(fuse(graph, own=own).groups)))
+    assert solved.complete == solved.pieces
+    assert solved.kept == 0
+    assert solved.gap == pytest.approx(0.0)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(FEW, max_examples=25)
 @given(st.randoms(use_true_random=False))
-def test_the_meaning_stays(random: Any) -> None:
+def test_the_meaning_stays(context: Any, random: Any) -> None:
     text = _random_step(random, 12)
     target = ("cpu", "cuda")[random.randrange(2)]
-    with ir.Context() as context, ir.Location.unknown():
-        dialect.load(context)
-        module = ir.Module.parse(f'module attributes {{dm.target = "{target}", dm.machine = "h200"}} {{\n{text}\n}}')
-        drawn = np.random.default_rng(0)
-        arguments = [drawn.standard_normal(shape) for shape in (MATRIX, CUBE)]
-        wanted = run_on_one_rank(module, arguments)
-        run_passes(module, [FormKernels(fusion="optimal")])
-        for made, before in zip(run_on_one_rank(module, arguments), wanted, strict=True):
-            np.testing.assert_allclose(made, before, rtol=1e-12)
+    module = ir.Module.parse(f'module attributes {{dm.target = "{target}", dm.machine = "h200"}} {{\n{text}\n}}')
+    drawn = np.random.default_rng(0)
+    arguments = [drawn.standard_normal(shape) for shape in (MATRIX, CUBE)]
+    wanted = run_on_one_rank(module, arguments)
+    run_passes(module, [FormKernels(fusion="optimal")])
+    for made, before in zip(run_on_one_rank(module, arguments), wanted, strict=True):
+        np.testing.assert_allclose(made, before, rtol=1e-12)
 
 
 LAYER = """
@@ -274,7 +271,7 @@ func.func @step(%x0: tensor<32x16xf32> {{dm.name = "x"}}, %w: tensor<16x16xf32> 
 }}"""
 
 
-def test_layers_that_are_alike_are_solved_once() -> None:
+def test_layers_that_are_alike_are_solved_once(context: Any) -> None:
     count = 5
     text = LAYERS.format(
         layers="".join(LAYER.format(i=i, next=i + 1) for i in range(count)),
@@ -283,10 +280,8 @@ def test_layers_that_are_alike_are_solved_once() -> None:
         kinds=", tensor<16xf32>" * count,
         count=count,
     )
-    with ir.Context() as context, ir.Location.unknown():
-        dialect.load(context)
-        module = ir.Module.parse(text)
-        fusion, solved = fuse_optimally(step_graph(find_step(module)), LAUNCH)
+    module = ir.Module.parse(text)
+    fusion, solved = fuse_optimally(step_graph(find_step(module)), LAUNCH)
     assert solved.pieces == count
     # The first reads what the step is given, which is no different from what a product makes.
     assert solved.distinct == 1

@@ -59,7 +59,7 @@ def print_solved(solved: Solved) -> None:
     saved = 1 - solved.cost / solved.greedy if solved.greedy else 0.0
     print(
         f"{solved.pieces} pieces of the step, {solved.distinct} distinct, {solved.kept} left as fused greedily: "
-        f"{saved:.1%} cheaper, and at most {solved.gap:.1%} dearer than necessary",
+        f"{saved:.1%} cheaper, and at most {solved.gap:.1%} above the best of the candidates\n",
         file=sys.stderr,
     )
 
