@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime", "transformers", "dmc")
+PACKAGES = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime", "transformers", "highspy", "dmc")
 
 
 def write_record(path: Path, record: Mapping[str, Any]) -> None:

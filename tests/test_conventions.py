@@ -41,6 +41,7 @@ CONTEXTS = {
     "dmc/lowering/kernel_reader.py": "reads what IREE wrote, with IREE's own bindings",
     "dmc/calibration/cpu.py": "compiles kernels apart from a step",
     "bench/gpu_sanitizer.py": "reads the regions of the tests",
+    "bench/fusion_program.py": "runs pipelines of passes",
     "bench/memory_caps.py": "runs pipelines of passes",
     "bench/memory_picture.py": "runs pipelines of passes",
     "bench/placement_time.py": "times passes one by one",

@@ -1,7 +1,7 @@
 """Machines as data, and the cost of kernels, moves and collectives on them. Independent of compiler and runtime."""
 
 from dmc.machine.collectives import collective_ns, links_of
-from dmc.machine.cost import at_peak_ns, kernel_ns, launch_ns, move_ns
+from dmc.machine.cost import at_peak_ns, kernel_ns, launch_bytes, launch_ns, move_ns
 from dmc.machine.files import (
     machine,
     machine_for,
@@ -42,6 +42,7 @@ __all__ = [
     "collective_ns",
     "cost_table_hash",
     "kernel_ns",
+    "launch_bytes",
     "launch_ns",
     "links_of",
     "machine",

@@ -38,6 +38,11 @@ def launch_ns(machine: Machine, kernel: Kernel) -> float:
     return kernel_ns(machine, kernel.kind, kernel.flops, kernel.traffic, _computes_in(kernel))
 
 
+def launch_bytes(machine: Machine) -> float:
+    """The bytes that device memory moves in the time of an empty launch."""
+    return machine.device.launch.ns / _NS * machine.device.memories["device"].bandwidth
+
+
 def at_peak_ns(machine: Machine, kernel: Kernel) -> float:
     """Nanoseconds of a kernel that computes, or moves its bytes, at peak rate: whichever takes longer."""
     return _roofline_ns(machine, kernel.kind, kernel.flops, kernel.traffic, _computes_in(kernel))

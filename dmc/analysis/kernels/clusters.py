@@ -12,7 +12,8 @@ class Clusters:
     """An acyclic graph whose nodes 0 … n-1, numbered in a topological order, are merged into clusters.
 
     A topological order of the clusters is maintained as edges are contracted, by the method of Pearce and Kelly, "A
-    dynamic topological sort algorithm for directed acyclic graphs" (2007): a merge only visits what is between the two.
+    dynamic topological sort algorithm for directed acyclic graphs" (2007): a merge only visits what is between the two,
+    and at most `budget` nodes.
     """
 
     def __init__(self, after: Sequence[Iterable[int]]) -> None:
@@ -23,6 +24,7 @@ class Clusters:
         for node, later in enumerate(self.after):
             for each in later:
                 self.before[each].add(node)
+        self.budget = BUDGET
         self._path = _longest_path(self.after)
         # By cluster, as places in it: the last node that leads to the cluster, and the first to which that leads.
         self._behind, self._ahead = self._along_path()
@@ -91,7 +93,7 @@ class Clusters:
             if node in found:
                 continue
             found.add(node)
-            if end in edges[node] or len(found) > BUDGET:
+            if end in edges[node] or len(found) > self.budget:
                 return None
             pending += [each for each in edges[node] if first <= order[each] < stop and each not in found]
         return sorted(found, key=self.order.__getitem__)

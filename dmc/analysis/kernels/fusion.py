@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from dmc.analysis.kernels.clusters import Clusters
-from dmc.analysis.kernels.cost import has_function
 from dmc.analysis.kernels.graph import Graph, Kind
-from dmc.analysis.kernels.groups import Group, Refusal, why_not_summed
+from dmc.analysis.kernels.groups import Group, Refusal
 from dmc.analysis.kernels.reads import ORDER, memory_reads, sources
+from dmc.analysis.kernels.rules import Rules
 from dmc.analysis.kernels.shapes import Loops, loops_of
-from dmc.analysis.kernels.traded import Traded
 from dmc.analysis.kernels.waits import Waits
 
 # Operands and results of a kernel: IREE's runtime binds 32 buffers in a dispatch, a quarter of them for itself.
@@ -23,8 +21,6 @@ MOST_VALUES = 24
 MOST_JOINED = 64
 # A value that more kernels read than this brings none of them together.
 MOST_READERS = 8
-# What leaves memory ranks higher than what is read once less, by this share: statistics beside a tensor do not decide.
-_GONE = 32
 
 
 @dataclass(frozen=True)
@@ -42,28 +38,23 @@ def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0, own
     nothing in common are joined up to `most_joined`. own: whether dmc's own code computes the kernels: it fuses
     concatenations with what they read. Linear in operations but for a heap, if values have few readers.
     """
-    merging = _Merging(graph, most_values, own)
+    merging = Merging(graph, most_values, own)
     merging.run()
     merging.join(most_joined)
-    groups = sorted(tuple(sorted(group.members)) for group in merging.groups.values())
-    return Fusion(tuple(groups), lambda: sorted(merging.refusals(), key=lambda each: (-each.bytes, each.first)))
+    return merging.fusion()
 
 
-class _Merging:
+class Merging(Rules):
+    """Kernels, one for each operation that computes at first, as they are merged."""
+
     def __init__(self, graph: Graph, most_values: int, own: bool) -> None:
-        self.graph, self.most_values, self.own = graph, most_values, own
-        self.nodes = [i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.MOVEMENT)]
-        self.node_of = {number: node for node, number in enumerate(self.nodes)}
-        # What dmc's own kernels fuse in other ways.
-        self.functions = {number for number in self.nodes if own and graph.fact(has_function, number)}
-        self.groups: dict[int, Group] = {}
-        self.values, self.joined = Traded(), functools.cache(functools.partial(Loops.joined, own=own))
+        nodes = [i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.MOVEMENT)]
+        super().__init__(graph, nodes, most_values, own)
+        self.node_of = {number: node for node, number in enumerate(nodes)}
         self.readers: dict[int, set[int]] = {}
-        self.held = {self.values.number(graph.base(value)) for value in graph.returned}
-        # What keeps two clusters apart; nodes that read a value in another order than it is written; their results.
+        # What keeps two clusters apart; nodes that read a value in another order than it is written.
         self.apart: dict[tuple[int, int], str] = {}
         self.turned: dict[int, list[int]] = {}
-        self.turning: set[int] = set()
         after: list[set[int]] = [set() for _ in self.nodes]
         for node, number in enumerate(self.nodes):
             self._add(node, number, after)
@@ -113,11 +104,11 @@ class _Merging:
             if first == second:
                 continue
             first, second = self._in_order(first, second)
-            saved = self._saved(first, second, ranked=self.own)
+            saved = self.saved(first, second, ranked=self.own)
             added: Iterable[tuple[int, int, int]] = ()
             if saved < -entry[0]:
                 added = ((-saved, first, second),)
-            elif not self._why_not(first, second) and (merged := self._merge(first, second)) is not None:
+            elif not self.why_not(first, second) and (merged := self.merge(first, second)) is not None:
                 added = self._entries(merged)
             for each in added:
                 if each not in waiting:
@@ -134,107 +125,40 @@ class _Merging:
         near.discard(node)
         for other in near & self.groups.keys():
             first, second = pair = self._in_order(node, other)
-            if pair not in self.apart and (saved := self._saved(first, second, ranked=self.own)):
+            if pair not in self.apart and (saved := self.saved(first, second, ranked=self.own)):
                 yield -saved, first, second
 
     def _in_order(self, one: int, other: int) -> tuple[int, int]:
         order = self.clusters.order
         return (one, other) if order[one] < order[other] else (other, one)
 
-    def _saved(self, first: int, second: int, ranked: bool = False) -> int:
-        """The bytes saved by fusing two kernels. ranked: as fusions are ordered, see `_GONE`."""
-        one, other, bytes_ = self.groups[first], self.groups[second], self.values.bytes
-        saved = sum(map(bytes_.__getitem__, one.reads & other.reads))
-        for value in one.writes & other.reads:
-            is_wanted = self._is_wanted(value, first, second)
-            saved += bytes_[value] if is_wanted else 2 * bytes_[value] + ranked * bytes_[value] // _GONE
-        return saved
+    def kept_apart(self, first: int, second: int) -> str:
+        return self.apart.get((first, second), "")
 
-    def _is_wanted(self, value: int, first: int, second: int) -> bool:
+    def is_next(self, first: int, second: int) -> bool:
+        return second in self.clusters.after[first]
+
+    def is_wanted(self, value: int, first: int, second: int) -> bool:
         return value in self.held or not self.readers[value] <= {first, second}
 
-    def _why_not(self, first: int, second: int) -> str:
-        """Why two kernels cannot be fused, apart from cycles."""
-        if (first, second) in self.apart:
-            return self.apart[first, second]
-        one, other = self.groups[first], self.groups[second]
-        if one.loops is None or other.loops is None:
-            return "a kernel of its own"
-        loops = self.joined(one.loops, other.loops)
-        if isinstance(loops, str):
-            return loops
-        if second not in self.clusters.after[first] and not self._are_siblings(first, second):
-            return "no loops in common"
-        reads, writes = self._joined(first, second)
-        if self._delays(first, second) or self._delays(second, first):
-            return "a result that others read before a movement arrives"
-        if len(reads) + len(writes) > self.most_values:
-            return f"more than {self.most_values} operands and results"
-        if why := why_not_summed(loops, one, other, self.functions, writes):
-            return why
-        computes = not self.functions.isdisjoint((*one.members, *other.members))
-        if any(not loops.may_give(self.values.elements[value], computes) for value in writes):
-            return "a result that is read elsewhere"
-        if loops.product and not self._is_epilogue(first, second, writes):
-            return "a result that does not depend on the product"
-        # What an epilogue already reads would be written and read between them.
-        if one.loops.product and computes and not loops.columns and self._is_faster_apart(other):
-            return "a function whose results are summed over columns"
-        turned = [value for value in one.writes if self._is_turned(value, second)]
-        if turned and (loops.rows or loops.columns or loops.product or any(value in writes for value in turned)):
-            return ORDER
-        if (loops.rows or loops.columns) and any(value in self.turning for value in writes):
-            return ORDER
-        return ""
+    def is_turned(self, value: int, reader: int) -> bool:
+        return any(self.clusters.find(node) == reader for node in self.turned.get(value, ()))
 
-    def _delays(self, early: int, late: int) -> bool:
-        """Whether others that read the results of one kernel would wait for a movement for which the other waits."""
+    def delays(self, early: int, late: int) -> bool:
         if not self.waits.is_more(late, early):
             return False
         nodes = {each for value in self.groups[early].writes for each in self.readers.get(value, ())}
         readers = set(map(self.clusters.find, nodes))
         return any(self.waits.is_more(late, each) for each in readers - {early, late})
 
-    def _are_siblings(self, first: int, second: int) -> bool:
-        """Whether two independent kernels iterate over one tensor in the same loops."""
-        one, other = self.groups[first], self.groups[second]
-        if any(value in self.turning for value in one.writes | other.writes):
-            return False
-        return one.is_beside(other, self.own)
-
-    def _is_epilogue(self, first: int, second: int, writes: set[int]) -> bool:
-        """Whether a kernel with a product computes all its results behind it."""
-        one, other = self.groups[first], self.groups[second]
-        assert one.loops is not None
-        if self.own and (one.loops.product or second not in self.clusters.after[first]):
-            return True
-        if not one.loops.product:
-            return not any(value in writes for value in one.writes)
-        after = set(one.writes)
-        for number in sorted(other.members):
-            if any(self.values.number(self.graph.base(value)) in after for value in self.graph.reads[number]):
-                after.update(map(self.values.number, self.graph.ops[number].results))
-        return all(value in after for value in writes)
-
-    def _is_faster_apart(self, epilogue: Group) -> bool:
-        """Whether a function after a product is better fused with sums over columns that read it, as a bias's gradient.
-
-        The library's products are faster than those with an epilogue, most of all with one that computes long.
-        """
-        readers = {self.clusters.find(node) for value in epilogue.writes for node in self.readers.get(value, ())}
+    def is_summed_over_columns(self, epilogue: int) -> bool:
+        writes = self.groups[epilogue].writes
+        readers = {self.clusters.find(node) for value in writes for node in self.readers.get(value, ())}
         return any(self.groups[node].sums_columns() for node in readers & self.groups.keys())
 
-    def _is_turned(self, value: int, reader: int) -> bool:
-        return any(self.clusters.find(node) == reader for node in self.turned.get(value, ()))
-
-    def _joined(self, first: int, second: int) -> tuple[set[int], set[int]]:
-        one, other = self.groups[first], self.groups[second]
-        made = one.writes | other.writes
-        writes = {value for value in made if self._is_wanted(value, first, second)}
-        return (one.reads | other.reads) - made, writes
-
-    def _merge(self, first: int, second: int) -> int | None:
-        reads, writes = self._joined(first, second)
+    def merge(self, first: int, second: int) -> int | None:
+        """Makes one kernel of two, and returns its number; None where it would wait for itself."""
+        reads, writes = self.traded(first, second)
         pair = self.clusters.merge(first, second)
         if pair is None:
             return None
@@ -253,6 +177,22 @@ class _Merging:
         one.in_loops = (one.in_loops | other.in_loops) & reads
         self._rename(kept, gone)
         return kept
+
+    def put(self, nodes: Sequence[int], kernel: Group) -> None:
+        """Makes one kernel of several, in a topological order, that is possible as a whole, but not by every way."""
+        kept, *others = nodes
+        for node in others:
+            pair = self.clusters.merge(kept, node)
+            assert pair is not None, "a kernel that waits for itself"
+            kept, gone = pair
+            self.waits.merge(kept, gone)
+            self._rename(kept, gone)
+        for node in nodes:
+            for value in self.groups.pop(node).reads:
+                self.readers[value].discard(node)
+        for value in kernel.reads:
+            self.readers[value].add(kept)
+        self.groups[kept] = kernel
 
     def _rename(self, kept: int, gone: int) -> None:
         for node in self.clusters.after[kept]:
@@ -277,8 +217,8 @@ class _Merging:
 
     def _join(self, first: int, second: int, most_values: int) -> int | None:
         is_after = second in self.clusters.after[first]
-        reads, writes = self._joined(first, second)
-        return None if is_after or len(reads) + len(writes) > most_values else self._merge(first, second)
+        reads, writes = self.traded(first, second)
+        return None if is_after or len(reads) + len(writes) > most_values else self.merge(first, second)
 
     def _may_join(self, node: int) -> bool:
         """Whether a quick kernel can compute more, and is not beside a kernel of a whole composite."""
@@ -290,11 +230,16 @@ class _Merging:
             return False
         return not self.waits.composites & (self.clusters.before[node] | self.clusters.after[node])
 
+    def fusion(self) -> Fusion:
+        """The kernels as they are."""
+        groups = sorted(tuple(sorted(group.members)) for group in self.groups.values())
+        return Fusion(tuple(groups), lambda: sorted(self.refusals(), key=lambda each: (-each.bytes, each.first)))
+
     def refusals(self) -> Iterator[Refusal]:
         """What stopped the remaining fusions."""
         for first in sorted(self.groups):
             for second in sorted(self.clusters.after[first]):
-                if second in self.groups and (saved := self._saved(first, second)):
-                    why = self._why_not(first, second)
+                if second in self.groups and (saved := self.saved(first, second)):
+                    why = self.why_not(first, second)
                     members = self.groups[first].members[0], self.groups[second].members[0]
                     yield Refusal(*members, saved, why or "another kernel between them")

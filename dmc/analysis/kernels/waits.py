@@ -41,6 +41,10 @@ class Waits:
         """Notes that two clusters are one."""
         self._of[kept] |= self._of.pop(gone)
 
+    def of(self, node: int) -> int:
+        """The movements for which a cluster waits."""
+        return self._of[node]
+
     def is_more(self, node: int, other: int) -> bool:
         """Whether a cluster waits for a movement that the other does not wait for."""
         return bool(self._of[node] & ~self._of[other])
