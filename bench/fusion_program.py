@@ -33,7 +33,7 @@ from bench.record import write_record
 from dmc import dialect, pipeline
 from dmc._mlir import ir
 from dmc.analysis.commands.jobs import job_of
-from dmc.analysis.kernels.optimum.solve import Solved, fuse_optimally
+from dmc.analysis.kernels.fusion.optimum.solve import Solved, fuse_optimally
 from dmc.analysis.requests.settings import write_settings
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step

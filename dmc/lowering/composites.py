@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmc._mlir import func, ir, passmanager
-from dmc.analysis.kernels.fusion import fuse
+from dmc.analysis.kernels.fusion.greedy import fuse
 from dmc.analysis.kernels.graph import Graph, step_graph
 from dmc.dialect import CompositeOp
 from dmc.dialect.iree import fusion_barrier

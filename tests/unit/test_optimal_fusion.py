@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dmc._mlir import ir
-from dmc.analysis.kernels.fusion import MOST_VALUES, Merging, fuse
+from dmc.analysis.kernels.fusion.greedy import MOST_VALUES, Merging, fuse
+from dmc.analysis.kernels.fusion.optimum.partition import partition
+from dmc.analysis.kernels.fusion.optimum.solve import fuse_optimally
 from dmc.analysis.kernels.graph import Graph, Kind, step_graph
-from dmc.analysis.kernels.optimum.partition import partition
-from dmc.analysis.kernels.optimum.solve import fuse_optimally
 from dmc.errors import DmcError
 from dmc.passes.base import run_passes
 from dmc.passes.scheduled.form_kernels import FormKernels

@@ -17,7 +17,5 @@
 * waits: which movements kernels wait for
 * groups: operations that share a kernel
 * traded: the values that kernels write and read, by number
-* rules: what may be in one kernel
-* fusion: which are merged: greedily, by bytes saved
-* optimum: which are merged: by an integer program
+* fusion: which operations share a kernel
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 # Nodes that a merge may visit: beyond that it is refused, so that many merges take linear time.
-BUDGET = 400
+BUDGET = 4_000
 
 
 class Clusters:

@@ -9,9 +9,9 @@ from typing import Literal
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.cost import work_of
-from dmc.analysis.kernels.fusion import MOST_JOINED, Fusion, fuse
+from dmc.analysis.kernels.fusion.greedy import MOST_JOINED, Fusion, fuse
+from dmc.analysis.kernels.fusion.optimum.solve import fuse_optimally
 from dmc.analysis.kernels.graph import Graph, Kind, step_graph
-from dmc.analysis.kernels.optimum.solve import fuse_optimally
 from dmc.analysis.requests.settings import machine_of, target_of
 from dmc.dialect.labels import module_path, put_kernel_label
 from dmc.machine import launch_bytes, machine

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.cost import Work, dominant, traffic
+from dmc.analysis.kernels.fusion.optimum.solve import Solved
 from dmc.analysis.kernels.graph import Graph, Kind
 from dmc.analysis.kernels.groups import Refusal
-from dmc.analysis.kernels.optimum.solve import Solved
 from dmc.dialect.labels import module_path
 from dmc.passes.scheduled.form_kernels.outline import Outline, outline
 from dmc.passes.shared.report import print_table

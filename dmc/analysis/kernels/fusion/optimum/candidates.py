@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dmc.analysis.kernels.fusion import Merging
+from dmc.analysis.kernels.fusion.greedy import Merging
+from dmc.analysis.kernels.fusion.rules import Rules
 from dmc.analysis.kernels.groups import Group
-from dmc.analysis.kernels.rules import Rules
 from dmc.analysis.kernels.shapes import Loops
 
 # Of the candidates of each size, so many that save the most are fused further, each with so many others.

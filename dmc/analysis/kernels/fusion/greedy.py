@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from dmc.analysis.kernels.clusters import Clusters
+from dmc.analysis.kernels.fusion.epilogues import WIDER, wide_epilogues
+from dmc.analysis.kernels.fusion.rules import Rules
 from dmc.analysis.kernels.graph import Graph, Kind
 from dmc.analysis.kernels.groups import Group, Refusal
 from dmc.analysis.kernels.reads import ORDER, memory_reads, sources
-from dmc.analysis.kernels.rules import Rules
 from dmc.analysis.kernels.shapes import Loops, loops_of
 from dmc.analysis.kernels.waits import Waits
 
@@ -36,24 +37,36 @@ def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0, own
 
     A kernel has at most `most_values` operands and results, unless one operation has more. Small kernels that have
     nothing in common are joined up to `most_joined`. own: whether dmc's own code computes the kernels: it fuses
-    concatenations with what they read. Linear in operations but for a heap, if values have few readers.
+    concatenations with what they read, and a product with a wide epilogue only where nothing else can compute that.
+    Linear in operations but for a heap, if values have few readers.
     """
-    merging = Merging(graph, most_values, own)
-    merging.run()
+    merging = merged(graph, most_values, own)
     merging.join(most_joined)
     return merging.fusion()
 
 
-class Merging(Rules):
-    """Kernels, one for each operation that computes at first, as they are merged."""
+def merged(graph: Graph, most_values: int, own: bool) -> Merging:
+    """The kernels, before small ones are joined."""
+    merging = Merging(graph, most_values, own)
+    merging.run()
+    wide = set(wide_epilogues(merging, merging.kernels_reading)) if own else set[tuple[int, int]]()
+    if not wide:
+        return merging
+    again = Merging(graph, most_values, own, wide)
+    again.run()
+    return min(merging, again, key=Merging.bytes)
 
-    def __init__(self, graph: Graph, most_values: int, own: bool) -> None:
+
+class Merging(Rules):
+    """Kernels, one for each operation that computes at first, as they are merged. wide: see `wide_epilogues`."""
+
+    def __init__(self, graph: Graph, most_values: int, own: bool, wide: Collection[tuple[int, int]] = ()) -> None:
         nodes = [i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.MOVEMENT)]
         super().__init__(graph, nodes, most_values, own)
         self.node_of = {number: node for node, number in enumerate(nodes)}
         self.readers: dict[int, set[int]] = {}
         # What keeps two clusters apart; nodes that read a value in another order than it is written.
-        self.apart: dict[tuple[int, int], str] = {}
+        self.apart = {(self.node_of[maker], self.node_of[reader]): WIDER for maker, reader in wide}
         self.turned: dict[int, list[int]] = {}
         after: list[set[int]] = [set() for _ in self.nodes]
         for node, number in enumerate(self.nodes):
@@ -92,6 +105,11 @@ class Merging(Rules):
         if is_kernel:
             in_loops = set[int]() if is_product else set(reads)
             self.groups[node] = Group([number], loops, reads, writes, in_loops, self.values.elements)
+
+    def bytes(self) -> int:
+        """Those that the kernels read and write."""
+        sizes = self.values.bytes
+        return sum(sizes[value] for group in self.groups.values() for value in (*group.reads, *group.writes))
 
     def run(self) -> None:
         # Both kernels of a pair enter it.
@@ -151,9 +169,13 @@ class Merging(Rules):
         readers = set(map(self.clusters.find, nodes))
         return any(self.waits.is_more(late, each) for each in readers - {early, late})
 
+    def kernels_reading(self, value: int) -> set[int]:
+        """The kernels that read a value, and movements."""
+        return {self.clusters.find(node) for node in self.readers.get(value, ())}
+
     def is_summed_over_columns(self, epilogue: int) -> bool:
         writes = self.groups[epilogue].writes
-        readers = {self.clusters.find(node) for value in writes for node in self.readers.get(value, ())}
+        readers = set[int]().union(*map(self.kernels_reading, writes))
         return any(self.groups[node].sums_columns() for node in readers & self.groups.keys())
 
     def merge(self, first: int, second: int) -> int | None:

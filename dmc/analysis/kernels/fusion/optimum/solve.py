@@ -6,11 +6,11 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from dmc.analysis.kernels.fusion import MOST_VALUES, Fusion, Merging
+from dmc.analysis.kernels.fusion.greedy import MOST_VALUES, Fusion, Merging, merged
+from dmc.analysis.kernels.fusion.optimum.partition import partition
+from dmc.analysis.kernels.fusion.optimum.pieces import pieces_of, settle
+from dmc.analysis.kernels.fusion.optimum.surroundings import Piece, Surroundings
 from dmc.analysis.kernels.graph import Graph
-from dmc.analysis.kernels.optimum.partition import partition
-from dmc.analysis.kernels.optimum.pieces import pieces_of, settle
-from dmc.analysis.kernels.optimum.surroundings import Piece, Surroundings
 from dmc.analysis.kernels.shapes import Loops
 
 # A larger piece stays as the greedy fusion has it.
@@ -50,8 +50,7 @@ def fuse_optimally(
     The candidates are what the greedy fusion may make, and what it makes: the result is never worse. Raises DmcError
     where HiGHS is not installed.
     """
-    greedy = Merging(graph, most_values, own)
-    greedy.run()
+    greedy = merged(graph, most_values, own)
     best = Merging(graph, most_values, own)
     solved = _Optimum(best, greedy, launch).solve()
     for each in (best, greedy):
@@ -60,9 +59,7 @@ def fuse_optimally(
 
 
 def _cost(merging: Merging, launch: float) -> float:
-    bytes_ = merging.values.bytes
-    ends = (some for each in merging.groups.values() for some in (each.reads, each.writes))
-    return launch * len(merging.groups) + sum(bytes_[value] for some in ends for value in some)
+    return launch * len(merging.groups) + merging.bytes()
 
 
 @dataclass(frozen=True)

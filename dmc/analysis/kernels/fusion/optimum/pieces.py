@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 
-from dmc.analysis.kernels.fusion import Merging
+from dmc.analysis.kernels.fusion.greedy import Merging
+from dmc.analysis.kernels.fusion.rules import GONE
 from dmc.analysis.kernels.groups import Group
-from dmc.analysis.kernels.rules import GONE
 from dmc.analysis.kernels.shapes import Loops
 
 # Pieces of so many operations are solved as they are, without `settle`.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dmc.analysis.kernels.fusion import Merging
+from dmc.analysis.kernels.fusion.greedy import Merging
+from dmc.analysis.kernels.fusion.optimum.candidates import Candidates, Needs, Ties
 from dmc.analysis.kernels.groups import Group
-from dmc.analysis.kernels.optimum.candidates import Candidates, Needs, Ties
 from dmc.analysis.kernels.shapes import Loops
 
 
