@@ -30,7 +30,7 @@ def _of_kernel(rules: Rules, group: Group, readers: Callable[[int], Collection[i
     numbered, bytes_ = rules.values.number, rules.values.bytes
     made = {numbered(value): member for member in group.members for value in rules.graph.ops[member].results}
     inside = _behind_the_product(rules, group, made)
-    for value in sorted(group.writes - rules.held):
+    for value in sorted(group.writes):
         kernels = [rules.groups.get(each) for each in readers(value)]
         if len(kernels) != 1 or kernels[0] is None or kernels[0].loops is None or kernels[0].loops.product:
             continue
