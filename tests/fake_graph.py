@@ -154,11 +154,12 @@ def _thread(lines: Sequence[str], values: dict[str, int]) -> None:
             case "mad":
                 a, b, c = map(value, operands[1:])
                 values[operands[0]] = a * b + c
-            case "setp":
+            case "setp" if ".ge." in name:
                 values[operands[0]] = value(operands[1]) >= value(operands[2])
             case "ld" if ".param" in name:
                 values[operands[0]] = values[operands[1]] & (1 << bits) - 1
             case "ld":
+                assert value(operands[1]) % (bits // 8) == 0, "not aligned"
                 values[operands[0]] = int.from_bytes(ctypes.string_at(value(operands[1]), bits // 8), "little")
             case "st":
                 data = (value(operands[1]) & (1 << bits) - 1).to_bytes(bits // 8, "little")
