@@ -19,6 +19,7 @@ from dmc.runtime.cuda_streams import CudaStreams
 from dmc.runtime.replay_session import ReplaySession
 from dmc.runtime.signature import Signature, StateSpec, TensorSpec
 from dmc.runtime.world.launch import World
+from tests.fake_graph import GraphDriver
 
 
 class Failure(Exception):
@@ -26,16 +27,21 @@ class Failure(Exception):
 
 
 class Device:
-    """CuPy, as far as a session needs it. calls: what was asked, by name. fails: whether waiting does."""
+    """CuPy, as far as a session needs it. calls: what was asked, by name. fails: whether waiting does.
+
+    driver: NVIDIA's bindings, for which graphs are empty.
+    """
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
         self.fails = False
+        self.driver = GraphDriver()
         asked = {"memcpyHostToDevice": 1, "memcpyDeviceToHost": 2, "CUDARuntimeError": Failure}
         asked |= {name: self._copies(name) for name in ("memcpy", "memcpyAsync")} | {"memcpyDefault": 4}
         stream = SimpleNamespace(ptr=7, synchronize=self._synchronize, wait_event=self._asked("wait_event"))
-        stream.begin_capture = self._asked("begin_capture")
-        stream.end_capture = lambda: SimpleNamespace(upload=self._asked("upload"), launch=self._asked("launch"))
+        asked |= {f"graph{name}": self._asked(name.lower()) for name in ("Upload", "Launch", "Destroy", "ExecDestroy")}
+        asked |= {"streamBeginCapture": self._asked("begin_capture"), "streamEndCapture": lambda stream: 8}
+        asked |= {"graphInstantiate": lambda graph: 9}
         module = SimpleNamespace(load=self._asked("load"))
         event = SimpleNamespace(record=self._asked("record"), synchronize=self._synchronize, done=True)
         self.cuda = SimpleNamespace(
@@ -153,7 +159,9 @@ def session_on(
     kinds = ("state", "batch", "outputs")
     specs = {kind: tuple(_of_rank(spec, rank) for spec in getattr(signature, kind)) for kind in kinds}
     own = dataclasses.replace(signature, **specs)
-    return ReplaySession(CudaStreams(device, None), own, job, code, [np.ones(4, np.float32)], peers, is_captured)
+    return ReplaySession(
+        CudaStreams(device, device.driver), own, job, code, [np.ones(4, np.float32)], peers, is_captured
+    )
 
 
 def _of_rank(spec: Any, rank: int) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 from collections.abc import Callable
 from functools import cached_property
@@ -14,6 +13,7 @@ import numpy as np
 from dmc.errors import DmcError
 from dmc.program import Collective
 from dmc.program.code import Binding, CodeModule, DeviceCode, Dispatch, Product
+from dmc.runtime.captured_graph import CapturedGraph, SmallKernels
 from dmc.runtime.cublaslt import Library, open_library
 from dmc.runtime.cuda_failures import Reported
 from dmc.runtime.peer_memory import PeerMemory
@@ -84,6 +84,11 @@ class CudaStreams:
     def _side(self) -> tuple[Any, Any]:
         """The stream that inputs are copied on, and the event of its last copy."""
         return self._cuda.Stream(non_blocking=True), self._cuda.Event(disable_timing=True)
+
+    @cached_property
+    def _small(self) -> SmallKernels:
+        """The kernels that take the place of small fills and copies in a graph."""
+        return SmallKernels(*self._libraries)
 
     @cached_property
     def _library(self) -> Library:
@@ -214,9 +219,10 @@ class CudaStreams:
         if self._channels is not None:
             self._channels.before(place, self._streams[lane].ptr)
 
-    def record(self, lane: int) -> Any:
-        """See `dmc.runtime.replay.Streams`."""
-        event = self._cuda.Event(disable_timing=True)
+    def record(self, lane: int, event: Any = None) -> Any:
+        """See `dmc.runtime.replay.Streams`. event: one to be used again, which nothing waits for any more."""
+        if event is None:
+            event = self._cuda.Event(disable_timing=True)
         event.record(self._streams[lane])
         if self._capturing is not None:
             self._capturing.append(event)
@@ -228,25 +234,15 @@ class CudaStreams:
 
     def captured(self, work: Callable[[], None]) -> Callable[[], None]:
         """Captures `work`, which forks from lane 0 and joins it, as one graph; the result launches the graph."""
-        stream, self._capturing = self._streams[0], []
-        stream.begin_capture()
+        self._capturing = []
         try:
-            work()
-        except BaseException:
-            # The capture is invalid, too; its error would hide the cause.
-            with contextlib.suppress(self._runtime.CUDARuntimeError):
-                stream.end_capture()
-            raise
+            graph = CapturedGraph(self._runtime, self.main.ptr, work, self._small.replace)
         finally:
-            events, self._capturing = self._capturing, None
-        graph = stream.end_capture()
-        del events
-        # The first launch would upload the graph; a step never does.
-        graph.upload(stream)
+            self._capturing = None
 
         def launch() -> None:
             with self._reported:
-                graph.launch(stream)
+                graph.launch()
 
         return launch
 

@@ -16,6 +16,7 @@ from dmc.program import Collective, Move, Range
 from dmc.program.code import DeviceCode
 from dmc.runtime.cuda_streams import CudaStreams, open_device
 from tests.fake_gpu import Device, Failure, Others, session_on, take_step
+from tests.fake_graph import GraphDriver
 
 
 def test_state_is_on_the_device_before_a_step_begins() -> None:
@@ -70,7 +71,7 @@ def test_what_was_read_while_another_rank_gave_up_is_not_taken() -> None:
 
 def test_a_device_that_fails_while_it_is_timed_is_an_error() -> None:
     device = Device()
-    streams = CudaStreams(device, None)
+    streams = CudaStreams(device, device.driver)
     streams.prepare(1, DeviceCode({}, {}))
 
     def fail(_: Any) -> None:
@@ -83,7 +84,7 @@ def test_a_device_that_fails_while_it_is_timed_is_an_error() -> None:
 
 def test_a_captured_graph_is_timed_by_the_device() -> None:
     device = Device()
-    streams = CudaStreams(device, None)
+    streams = CudaStreams(device, device.driver)
     streams.prepare(1, DeviceCode({}, {}))
     launch = streams.captured(lambda: None)
     device.calls.clear()
@@ -201,13 +202,10 @@ def test_every_command_of_a_step_is_timed() -> None:
 
 def test_an_event_of_a_capture_becomes_a_node_of_the_graph() -> None:
     asked: list[Any] = []
-    driver = SimpleNamespace(
-        CUevent=int,
-        CUstream=int,
-        CUresult=SimpleNamespace(CUDA_SUCCESS=0),
-        CUevent_record_flags=SimpleNamespace(CU_EVENT_RECORD_EXTERNAL=1),
-        cuEventRecordWithFlags=lambda *given: (asked.append(given), (len(asked) - 1,))[1],
-    )
+    driver: Any = GraphDriver()
+    driver.CUevent, driver.CUstream = int, int
+    driver.CUevent_record_flags = SimpleNamespace(CU_EVENT_RECORD_EXTERNAL=1)
+    driver.cuEventRecordWithFlags = lambda *given: (asked.append(given), (len(asked) - 1,))[1]
     device = Clock()
     streams = CudaStreams(device, driver)
     streams.prepare(1, DeviceCode({}, {}))
