@@ -133,7 +133,7 @@ def _step(path: Path, kind: str) -> dict[str, Any]:
 def _digest(arrays: Sequence[np.ndarray]) -> str:
     digest = hashlib.sha256()
     for array in arrays:
-        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+        digest.update(array.tobytes())
     return digest.hexdigest()
 
 
