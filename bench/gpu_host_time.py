@@ -20,7 +20,7 @@ from typing import Any
 
 from bench.cuda_driver import Driver, MemcpyParams, MemsetParams
 from bench.cuda_graphs import Graph, measured
-from bench.host_calls import call_parts, entries_of, graph_of, opened
+from bench.host_calls import call_parts, entries_of, graph_of, launched_graph, opened
 from bench.synthetic_graphs import HEAD, MOVE, NODES, Synthetic
 
 LAUNCHES = 60
@@ -90,6 +90,7 @@ def of_a_step(driver: Driver, path: Path, report: Report) -> None:
     found = report.add(path.name, "call", lambda: call_parts(step))
     print(json.dumps({key: value for key, value in found.items() if key != "profile"}, indent=1))
     Own(driver, graph_of(driver, step), entries_of(step), report, path.name).measure()
+    report.launches(path.name, "as it is launched", lambda: launched_graph(driver, step), STEP_LAUNCHES)
     step.close()
 
 

@@ -36,6 +36,7 @@ PARTS: Mapping[str, str] = {
     "rest of the checks": "dmc.runtime.variant:Variant.arrays",
     "parts of ranks": "dmc.runtime.ranks:Ranks.scatter",
     "wait for the call before the last": "dmc.runtime.replay_session:ReplaySession.wait",
+    "whether that is over": "dmc.runtime.replay_session:ReplaySession._settle",
     "outputs that are kept": "dmc.runtime.replayed:Flight.let_go",
     "copy of the batch": "dmc.runtime.replayed:Flight.fill",
     "sending the batch": "dmc.runtime.cuda_streams:CudaStreams.send",
@@ -49,8 +50,11 @@ PARTS: Mapping[str, str] = {
 }
 
 
-def opened(path: Path) -> Any:
-    """A step on the GPU, from a file of `bench.packed` or `.dmc`; where IREE is not installed it is not needed."""
+def opened(path: Path, spread: float = 0.0) -> Any:
+    """A step on the GPU, from a file of `bench.packed` or `.dmc`; where IREE is not installed it is not needed.
+
+    spread: that of the parameters of one of `bench.packed`, which are random, and always the same.
+    """
     try:
         importlib.import_module("iree.runtime")
     except ImportError:
@@ -59,7 +63,13 @@ def opened(path: Path) -> Any:
         sys.modules |= {"iree": package, "iree.runtime": runtime}
     if path.suffix == ".dmc":
         return importlib.import_module("dmc.runtime.step").load(path, "cuda")
-    return importlib.import_module("bench.packed").load_packed(path)
+    packed = importlib.import_module("bench.packed")
+    if not spread:
+        return packed.load_packed(path)
+    random = np.random.default_rng(0)
+    specs = [spec for spec in packed.read_packed(path).signature.state if spec.role == "parameter"]
+    numbers = {spec.name: spread * random.standard_normal(spec.shape, np.float32) for spec in specs}
+    return packed.Step(packed.read_packed(path, numbers), "cuda")
 
 
 def graph_of(driver: Driver, step: Any) -> Graph:
@@ -73,6 +83,13 @@ def graph_of(driver: Driver, step: Any) -> Graph:
     flight.work()
     graph = Graph(driver, driver.end_capture(stream))
     device._capturing = None
+    return graph
+
+
+def launched_graph(driver: Driver, step: Any) -> Graph:
+    """The same as it is launched: small fills and copies are kernels."""
+    graph = graph_of(driver, step)
+    step._session._device._small.replace(graph.handle.value)
     return graph
 
 

@@ -59,7 +59,7 @@ def _check_momentum(scheduler: Any) -> None:
 def in_order(batch: Mapping[str, Any], signature: Signature) -> list[Any]:
     """The inputs of a step by their names, in the order of the signature; raises InputError."""
     names = [spec.name for spec in signature.batch]
-    if set(names) != set(batch):
+    if len(batch) != len(names) or not all(name in batch for name in names):
         fact = f"expected the inputs {', '.join(names)}; got {', '.join(batch)}"
         raise InputError("call", fact, hint="pass each batch tensor exactly once")
     return [batch[name] for name in names]

@@ -50,14 +50,14 @@ class Variant:
     def __init__(self, number: int, signature: Signature, ranks: Ranks, session: Issuing) -> None:
         self.number, self.signature, self._ranks, self._session = number, signature, ranks, session
         self._checks = [IndexCheck(bound, signature.batch) for bound in signature.bounds]
-        # Each input whole, and as this process has it.
-        self._inputs = [(spec, ranks.seen(spec)[0]) for spec in signature.batch]
+        # Each input whole, and as this process has it, and what messages call it.
+        self._inputs = [(spec, ranks.seen(spec)[0], f"input {spec.name!r}") for spec in signature.batch]
         outputs = zip(map(ranks.seen, signature.outputs), map(output_kind, signature.outputs, count()), strict=False)
         self._outputs = [(kind, spec, spread) for (spec, spread), kind in outputs]
 
     def arrays(self, values: Sequence[Any]) -> list[np.ndarray]:
         """The inputs, checked: each the whole tensor, or in a process with one rank that rank's part."""
-        batch = [_given(whole, own, value) for (whole, own), value in zip(self._inputs, values, strict=True)]
+        batch = [_given(*each, value) for each, value in zip(self._inputs, values, strict=True)]
         for each in self._checks:
             each.check(batch)
         return batch
@@ -90,13 +90,13 @@ class Variant:
         shapes = map(_shape, values)
         return [
             own if own.shape == shape else whole if whole.shape == shape else None
-            for (whole, own), shape in zip(self._inputs, shapes, strict=True)
+            for (whole, own, _), shape in zip(self._inputs, shapes, strict=True)
         ]
 
 
-def _given(whole: TensorSpec, own: TensorSpec, value: Any) -> np.ndarray:
-    expected = own if _shape(value) == own.shape else whole
-    return to_array(value, expected, f"input {whole.name!r}", InputError)
+def _given(whole: TensorSpec, own: TensorSpec, place: str, value: Any) -> np.ndarray:
+    expected = own if own is whole or _shape(value) == own.shape else whole
+    return to_array(value, expected, place, InputError)
 
 
 def _shape(value: Any) -> tuple[int, ...]:

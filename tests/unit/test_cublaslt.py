@@ -143,5 +143,6 @@ def test_another_version_of_the_library_chooses_and_says_so() -> None:
 def test_the_library_is_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
     libraries = iter([SimpleNamespace(algorithms=lambda product, count: [(count,)])])
     monkeypatch.setattr(cuda_streams, "open_library", lambda: next(libraries))
-    streams = CudaStreams(SimpleNamespace(cuda=SimpleNamespace(runtime=None)), None)
+    runtime = SimpleNamespace(CUDARuntimeError=RuntimeError)
+    streams = CudaStreams(SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)), None)
     assert [streams.algorithms(PRODUCT, count) for count in (1, 2)] == [[(1,)], [(2,)]]
