@@ -173,8 +173,8 @@ def test_a_device_is_compared_with_the_plan_of_the_cpu(tmp_path: Path, monkeypat
     step = dmc.runtime.load(tmp_path / "step.dmc")
     other = _Other(vars(step)["_session"])
     monkeypatch.setattr(step, "_session", other)
-    variants = [dataclasses.replace(each, session=other) for each in vars(step)["_variants"]["training"]]
-    monkeypatch.setitem(vars(step)["_variants"], "training", variants)
+    for each in vars(step)["_variants"]["training"]:
+        monkeypatch.setattr(each, "_session", other)
     step.verify_next()
     step(*example)
     other.factor = 2.0
