@@ -233,7 +233,7 @@ def test_the_tool_starts_fast_and_without_torch() -> None:
     modules = {line.rpartition("|")[2].strip() for line in traced.stderr.splitlines()}
     assert "dmc.cli.opt" in modules
     assert not {"torch", "iree.compiler", "iree.runtime"} & modules
-    assert seconds < 1.0, "0.3 s of processor time where it was measured; importing torch alone takes more than 1 s"
+    assert seconds < 1.5, "0.3 to 1.0 s of processor time, by machine; torch alone takes more than 1 s on the fastest"
 
 
 def _children_seconds() -> float:
