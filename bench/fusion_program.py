@@ -23,20 +23,16 @@ from pathlib import Path
 from typing import Any, Literal
 from unittest.mock import patch
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
-from bench.cases import own_optimizer
 from bench.gpu_models import MODELS
 from bench.record import write_record
+from bench.scheduled_steps import step_before
 from dmc import dialect, pipeline
 from dmc._mlir import ir
 from dmc.analysis.commands.jobs import job_of
 from dmc.analysis.kernels.fusion.optimum.solve import Solved, fuse_optimally
-from dmc.analysis.requests.settings import write_settings
-from dmc.importer.forward.precision import Precision
-from dmc.importer.step import import_step
 from dmc.machine import cost_table_hash, machine
 from dmc.passes.base import run_passes
 from dmc.passes.scheduled.form_kernels import FormKernels, form_kernels
@@ -55,24 +51,8 @@ def measure(name: str) -> dict[str, dict[str, Any]]:
     """The step of a model, fused in both ways."""
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
-        text = _before_fusion(name, context)
+        text = step_before(name, context, FormKernels.name, MACHINE)
         return {way: _fused(text, way) for way in WAYS}
-
-
-def _before_fusion(name: str, context: ir.Context) -> str:
-    model = MODELS[name]
-    with torch.device("meta"):
-        module = model.build(model.dropout)
-    module.to_empty(device="cpu")
-    tie: Any = getattr(module, "tie_weights", None)
-    if tie is not None:
-        tie()
-    precision = Precision("bf16-mixed")
-    imported = import_step(module, model.loss, own_optimizer(), model.batch(0), precision, 1, 0, context)
-    write_settings(imported.module, "cuda", MACHINE, 0)
-    pipeline.run(imported.module, to_form="placed")
-    run_passes(imported.module, _SCHEDULED[:_FIRST])
-    return imported.module.operation.get_asm(enable_debug_info=True)
 
 
 def _fused(text: str, way: Literal["greedy", "optimal"]) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def call_parts(step: Any) -> dict[str, Any]:
         loss = profile.runcall(call, index)
         float(loss)
     text = io.StringIO()
-    pstats.Stats(profile, stream=text).sort_stats("tottime").print_stats(_SHOWN)
+    pstats.Stats(profile, stream=text).strip_dirs().sort_stats("tottime").print_stats(_SHOWN)
     return {
         "settled": _round(settled),
         "queued": _round(queued),

@@ -21,24 +21,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
-from bench.cases import own_optimizer
 from bench.gpu_models import MODELS
 from bench.record import write_record
-from dmc import dialect, pipeline
+from bench.scheduled_steps import step_before
+from dmc import dialect
 from dmc._mlir import ir
 from dmc.analysis.memory.plan import plan_memory
-from dmc.analysis.requests.settings import write_settings
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.reader import read_tasks
 from dmc.analysis.tasks.timeline import timeline
 from dmc.dialect.labels import kernel_label_of
 from dmc.errors import MemoryCapError
-from dmc.importer.forward.precision import Precision
-from dmc.importer.step import import_step
 from dmc.machine import machine
 from dmc.passes.base import parse_pipeline, run_passes
 from dmc.program import DEVICE
@@ -90,22 +86,7 @@ def plan_all(name: str) -> list[Planned]:
 
 def kernels_of(name: str, context: ir.Context, cap: int = 0, without: str = "") -> str:
     """The step with its kernels chosen, before it is decided what leaves and what is kept. without: a pass."""
-    model = MODELS[name]
-    with torch.device("meta"):
-        module = model.build(model.dropout)
-    module.to_empty(device="cpu")
-    tie: Any = getattr(module, "tie_weights", None)
-    if tie is not None:
-        tie()
-    precision = Precision("bf16-mixed")
-    imported = import_step(module, model.loss, own_optimizer(), model.batch(0), precision, 1, 0, context)
-    write_settings(imported.module, "cuda", MACHINE, cap)
-    pipeline.run(imported.module, to_form="placed")
-    scheduled = next(stage for stage in pipeline.STAGES if stage.form.name == "scheduled")
-    names = [str(each) for each in scheduled.passes]
-    first = [each for each in scheduled.passes[: names.index("dm-offload")] if str(each) != without]
-    run_passes(imported.module, first)
-    return imported.module.operation.get_asm(enable_debug_info=True)
+    return step_before(name, context, "dm-offload", MACHINE, cap, without)
 
 
 def under_a_cap(text: str, cap: int) -> ir.Module:
