@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -52,8 +51,7 @@ class Variant:
         self._checks = [IndexCheck(bound, signature.batch) for bound in signature.bounds]
         # Each input whole, and as this process has it, and what messages call it.
         self._inputs = [(spec, ranks.seen(spec)[0], f"input {spec.name!r}") for spec in signature.batch]
-        outputs = zip(map(ranks.seen, signature.outputs), map(output_kind, signature.outputs, count()), strict=False)
-        self._outputs = [(kind, spec, spread) for (spec, spread), kind in outputs]
+        self._outputs = [(output_kind(spec, i), *ranks.seen(spec)) for i, spec in enumerate(signature.outputs)]
 
     def arrays(self, values: Sequence[Any]) -> list[np.ndarray]:
         """The inputs, checked: each the whole tensor, or in a process with one rank that rank's part."""
