@@ -25,7 +25,9 @@ def test_one_that_is_out_of_range_is_refused(name: str, numbers: list[int], size
     # Near the ends of the type and of the range, too.
     near = [int(limits.min), int(limits.max), size - 1, size, -1, -100]
     values = [each for each in (*numbers, *near) if limits.min <= each <= limits.max]
-    for kept in ([each for each in values if 0 <= each < size or each == ignored], values):
+    inside = [each for each in values if 0 <= each < size or each == ignored]
+    # All at once, and each alone: the largest decides first.
+    for kept in (inside, values, *([each] for each in values)):
         array = np.array(kept, TYPES[name]).reshape(1, -1)
         bound = IndexBound("x", "an embedding", size, ignored, ((0, 1), (0, array.shape[1])))
         specs = [TensorSpec("x", name, array.shape)]
