@@ -97,27 +97,27 @@ class ReplaySession:
             self._peers.begin(self._last + 1)
         own = self._programs[program]
         flight = own.next()
-        self._settle(flight)
+        if flight.done is not None:
+            self._wait_for(flight.done)
         flight.let_go()
         flight.fill((*controls, *batch))
         flight.launch()
         self._last += 1
-        flight.entry, flight.is_running = self._last, True
-        flight.done = self._device.record(0, flight.done)
+        flight.entry, flight.done = self._last, self._device.record(0, flight.done)
         return self._last, flight.readings()
 
     def wait(self, entry: int) -> None:
         """Blocks until a step is done; raises DmcError if the device fails."""
         self._check()
         for flight in self._flights():
-            if flight.entry == entry:
-                self._settle(flight)
+            if flight.entry == entry and flight.done is not None:
+                self._wait_for(flight.done)
 
     def is_done(self, entry: int) -> bool:
         """Whether a step is done; raises DmcError if the device fails."""
         self._check()
-        running = [flight for flight in self._flights() if flight.entry == entry and flight.is_running]
-        return all(self._device.is_past(flight.done) for flight in running)
+        events = [flight.done for flight in self._flights() if flight.entry == entry and flight.done is not None]
+        return all(map(self._device.is_past, events))
 
     def fetch(self, output: Output, entry: int) -> np.ndarray:
         """An output of a step, after waiting for it."""
@@ -249,12 +249,6 @@ class ReplaySession:
             self._device.drain()
         else:
             self._wait_for(self._device.record(0))
-
-    def _settle(self, flight: Flight) -> None:
-        """Waits for its step, unless someone has."""
-        if flight.is_running:
-            self._wait_for(flight.done)
-            flight.is_running = False
 
     def _wait_for(self, event: Any) -> None:
         """A rank that waits for others looks after them meanwhile: one that is gone never comes."""

@@ -68,7 +68,7 @@ class Replayed:
 class Flight:
     """The resources of one step in flight: its memory, what issues and launches it, and its completion event.
 
-    entry: the last step that used it; 0 before any. is_running: whether that may still be running.
+    entry: the last step that used it; 0 before any. done: the event of that, which the next one takes over.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Flight:
     ) -> None:
         """host: pinned memory. staging: None where inputs are there, too."""
         self.work, self._run, self._progress, self._staging = work, run, progress, staging
-        self.entry, self.is_running = 0, False
+        self.entry = 0
         self.done: Any = None
         self._memory = host
         own = np.frombuffer(host, np.uint8)

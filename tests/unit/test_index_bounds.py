@@ -36,3 +36,22 @@ def test_one_that_is_out_of_range_is_refused(name: str, numbers: list[int], size
             continue
         with pytest.raises(InputError, match="out of the range of an embedding"):
             IndexCheck(bound, specs).check([array])
+
+
+def test_only_what_is_read_must_be_in_range() -> None:
+    check = IndexCheck(IndexBound("x", "an embedding", 10, None, ((1, 3), (0, 2))), [TensorSpec("x", "i64", (4, 3))])
+    array = np.zeros((4, 3), np.int64)
+    array[0], array[3], array[:, 2] = 10, -1, 99
+    check.check([array])
+    array[2, 1] = 10
+    with pytest.raises(InputError, match=r"has 10 at \[2, 1\]"):
+        check.check([array])
+
+
+def test_of_a_part_only_what_is_surely_read_is_checked() -> None:
+    specs, part = [TensorSpec("x", "i64", (4, 3))], np.full((2, 3), 10)
+    whole = IndexCheck(IndexBound("x", "an embedding", 10, None, ((0, 4), (0, 3))), specs)
+    with pytest.raises(InputError, match=r"has 10 at \[0, 0\]"):
+        whole.check([part])
+    # Which rows of the whole these are is not known.
+    IndexCheck(IndexBound("x", "an embedding", 10, None, ((1, 3), (0, 3))), specs).check([part])
