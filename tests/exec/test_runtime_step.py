@@ -118,6 +118,8 @@ def test_call_by_flat_names(step: Step) -> None:
     assert float(loss) == pytest.approx(reference(list(initial_state()), batch(0))[0], rel=1e-5)
     with pytest.raises(InputError, match="call: expected the inputs x, y, ids, mask; got x"):
         step.call_flat({"x": batch(0)["x"]})
+    with pytest.raises(InputError, match="got x, y, ids, mask, z"):
+        step.call_flat({**batch(0), "z": batch(0)["x"]})
 
 
 def test_a_loss_that_is_not_finite(step: Step) -> None:
