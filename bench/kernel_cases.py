@@ -51,6 +51,18 @@ def _beside(batch: int, heads: int, length: int, width: int) -> dict[str, Proble
     return attention_of(q, q, out, 0.1, True)
 
 
+def summed_attention(dtype: str, shape: tuple[int, int, int, int], kv_heads: int, p: float, causal: bool) -> Problem:
+    """The backward pass of queries, keys and values side by side, with the sums over the rows of its gradients."""
+    batch, heads, length, width = shape
+    row = (heads + 2 * kv_heads) * width
+    steps = (length * row, width, row, 1)
+    q, k = TensorType(dtype, shape, steps), TensorType(dtype, (batch, kv_heads, length, width), steps)
+    out = TensorType(dtype, shape, (length * heads * width, width, heads * width, 1))
+    whole = attention_of(q, k, out, p, causal)["_backward"]
+    firsts = {"sums_0": 0, "sums_1": heads * width, "sums_2": (heads + kv_heads) * width}
+    return problem(whole.kind, whole.operands, (*whole.results, _f32(row)), **dict(whole.parameters), **firsts)
+
+
 def _part(whole: Mapping[str, Problem], batches: int) -> dict[str, Problem]:
     """The same as the part of one rank, all heads of so many batches."""
     found: dict[str, Problem] = {}
@@ -139,6 +151,7 @@ CASES: Mapping[str, Problem] = {
     **_named("gpt2_attention", _attention((16, 12, 1024, 64), 12, 0.0, True)),
     **_named("gpt2_attention_dropout", _attention((16, 12, 1024, 64), 12, 0.1, True)),
     **_named("gpt2_attention_beside", _beside(16, 12, 1024, 64)),
+    "gpt2_attention_summed_backward": summed_attention("bf16", (16, 12, 1024, 64), 12, 0.1, True),
     **_named("gpt2_attention_part", _part(_beside(16, 12, 1024, 64), 32)),
     **_named("gpt2_add_norm", _add_norm("layer_norm", 16384, 768, 0.1, "f32")),
     **_named("gpt2_norm", _norm(16384, 768)),

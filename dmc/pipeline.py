@@ -42,6 +42,7 @@ from dmc.passes.scheduled.tensors.chunk_head import ChunkHead
 from dmc.passes.scheduled.tensors.drop_empty import DropEmpty
 from dmc.passes.scheduled.tensors.flatten_collectives import FlattenCollectives
 from dmc.passes.scheduled.tensors.inline_composites import InlineComposites
+from dmc.passes.scheduled.tensors.merge_losses import MergeLosses
 from dmc.passes.scheduled.tensors.merge_products import MergeProducts
 from dmc.passes.scheduled.tensors.pack_concats import PackConcats
 from dmc.passes.scheduled.tensors.pack_masks import PackMasks
@@ -86,6 +87,7 @@ STAGES = (
             ChannelsLast(),
             UnrollLoops(),
             DropEmpty(),
+            MergeLosses(),
             FlattenCollectives(),
             PackMasks(),
             Recompute(),

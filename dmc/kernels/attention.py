@@ -2,14 +2,16 @@
 
 Beyond the composites, all tensors [batch, heads, rows, width] may be strided views whose last dimension is contiguous
 (so queries, keys and values side by side, and their gradients, need no copy), and k and v may have fewer heads than q.
-`dbias` is not computed: a problem that reads it is refused. Columns that the causal mask hides from a whole tile are
-never read. With dropout, a rank's part of the batches and heads knows their places in the whole, and so draws its bits.
+`dbias` is not computed: a problem that reads it is refused. Where the gradients of q, k and v lie side by side in a
+matrix, the sums over its rows may be a last result, f32, as gradients of biases (`sums_0` to `sums_2`: the first
+columns of each). Columns that the causal mask hides from a whole tile are never read. With dropout, a rank's part of
+the batches and heads knows their places in the whole, and so draws its bits.
 """
 
 from __future__ import annotations
 
 from dmc.kernels import attention_launches as launches
-from dmc.kernels.attention_shape import Operands
+from dmc.kernels.attention_shape import Operands, is_summed
 from dmc.kernels.dropout import refuses_dropout
 from dmc.kernels.implementation import Candidate, Implementation, candidate, register
 from dmc.kernels.problem import Cost, Problem, moved_once
@@ -35,12 +37,24 @@ def _refuses(problem: Problem) -> str | None:
         return "the number of query heads is not divisible by that of key and value heads"
     if problem.number("scale") <= 0.0:
         return "the scale is not positive"
-    if len(problem.results) > 3:
+    if is_summed(problem) and not _are_side_by_side(problem):
+        return "sums of gradients that do not make up a matrix"
+    if len(problem.results) > 3 + is_summed(problem):
         return "the gradient of the bias is not computed"
     others = (tensor for tensor in (*problem.operands, *problem.results) if tensor not in (*tensors, named.bias))
     if any(tensor.strides for tensor in others):
         return "the log-sum-exp, seed, draw or a place is not contiguous"
     return refuses_dropout(problem)
+
+
+def _are_side_by_side(problem: Problem) -> bool:
+    """Whether the gradients are columns of one matrix, with a row for each row of each batch."""
+    *gradients, sums = problem.results
+    count, width = gradients[0].shape[2], sums.elements
+    columns = sum(each.shape[1] * each.shape[3] for each in gradients)
+    steps = [each.steps() for each in gradients]
+    are_rows = all((step[0], step[2]) == (count * width, width) for step in steps)
+    return are_rows and columns == width and all(each.shape[2] == count for each in gradients)
 
 
 def _forward_candidates(problem: Problem) -> tuple[Candidate, ...]:
@@ -77,6 +91,12 @@ def _forward_candidates(problem: Problem) -> tuple[Candidate, ...]:
 
 
 def _backward_candidates(problem: Problem) -> tuple[Candidate, ...]:
+    """Of those for sums over rows, both launches add up tiles of as many rows."""
+    found = _backward_pairs(problem)
+    return tuple(each for each in found if not is_summed(problem) or each["rows"] == each["k_columns"])
+
+
+def _backward_pairs(problem: Problem) -> tuple[Candidate, ...]:
     """The first launch takes tiles of rows × columns; the second, of k and v, its own."""
     named = Operands.of(problem)
     if named.q.dtype == "f32":

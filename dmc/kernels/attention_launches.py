@@ -13,6 +13,7 @@ from dmc.kernels.attention_shape import TILE, AttentionShape, Operands, shape_of
 from dmc.kernels.implementation import Candidate, candidate
 from dmc.kernels.problem import ITEM_BYTES, Problem, TensorType
 from dmc.kernels.recipe import Buffer, Call, Recipe, View, operands, results, scratch
+from dmc.kernels.sums import sum_of_rows
 
 _TOO_NARROW, _WIDEST = 32, 128
 # Of strides, in bytes.
@@ -48,19 +49,20 @@ def forward(problem: Problem, chosen: Candidate) -> Recipe:
 
 def backward(problem: Problem, chosen: Candidate) -> Recipe:
     """The launches of `attention_backward`: for the gradient of q, by tiles of rows, then those of k and v, by tiles of
-    columns (Dao et al., 2022, algorithm 4). Scratch: two f32 of each row, and with dropout a bit of each probability.
+    columns (Dao et al., 2022, algorithm 4). Scratch: two f32 of each row, with dropout a bit of each probability, and
+    where sums over rows are asked for those of each tile, which a third launch adds up.
     """
     shape, named = shape_of(problem, chosen), Operands.of(problem)
     tiles = {"rows": chosen["k_rows"], "columns": chosen["k_columns"], "k_columns": chosen["columns"]}
     turned = shape_of(problem, candidate(chosen["k_warps"], **tiles))
     first = 5 if named.bias else 4
     inputs = (*operands(0, 1, 2, 3), _bias(problem, 4))
-    numbers, mask = scratch(0, 1 if shape.stored else 0)
+    numbers, mask, parts = scratch(0, 1 if shape.stored else 0, 1 + shape.stored if shape.sums else 0)
     dq, dk, dv = results(0, 1, 2)
     rows = Call(
         "attention_backward.rows",
         _rows(named, shape.rows, shape.block_rows),
-        (*inputs, *operands(first, first + 1), *_draws(problem), dq, numbers, mask),
+        (*inputs, *operands(first, first + 1), *_draws(problem), dq, numbers, mask, parts),
         shape,
         chosen.warps,
         chosen.stages,
@@ -68,7 +70,7 @@ def backward(problem: Problem, chosen: Candidate) -> Recipe:
     columns = Call(
         "attention_backward.columns",
         named.k.shape[0] * named.k.shape[1] * -(-turned.columns // turned.block_columns),
-        (*inputs, *_draws(problem), numbers, mask, dk, dv),
+        (*inputs, *_draws(problem), numbers, mask, dk, dv, parts),
         turned,
         chosen["k_warps"],
         chosen["k_stages"],
@@ -78,13 +80,18 @@ def backward(problem: Problem, chosen: Candidate) -> Recipe:
         calls = _rows_ahead(problem, rows), _columns_ahead(problem, columns, chosen.stages)
     limited = tuple(replace(call, registers=chosen["registers"]) for call in calls)
     pairs = TensorType("f32", (*named.q.shape[:2], shape.numbered // TILE, 2, TILE))
-    return Recipe(limited, (pairs, *_mask(shape, named.q)))
+    kept = (pairs, *_mask(shape, named.q))
+    if shape.sums is None:
+        return Recipe(limited, kept)
+    tiles = named.q.shape[0] * -(-shape.rows // shape.block_rows)
+    total = sum_of_rows(parts, results(3)[0], tiles, shape.sums.width)
+    return Recipe((*limited, total), (*kept, TensorType("f32", (tiles, shape.sums.width))))
 
 
 def _rows_ahead(problem: Problem, plain: Call) -> Call:
     named = Operands.of(problem)
     dout, dq, q, k, v, out = _views(named, *named.gradients[:2], named.q, named.k, named.v, named.out)
-    views = (dout, q, k, v, None, out, None, *_pointers(_draws(problem)), dq, None, None)
+    views = (dout, q, k, v, None, out, None, *_pointers(_draws(problem)), dq, None, None, None)
     return replace(plain, function="ahead_rows.rows", views=views, plain=plain)
 
 
@@ -99,7 +106,7 @@ def _columns_ahead(problem: Problem, plain: Call, stages: int) -> Call:
         function="ahead_columns.columns",
         buffers=(*plain.buffers[:5], *plain.buffers[5 + draws :]),
         shape=replace(plain.shape, stages=stages),
-        views=(dout, q, k, v, None, pairs, None, dk, dv),
+        views=(dout, q, k, v, None, pairs, None, dk, dv, None),
         plain=plain,
     )
 

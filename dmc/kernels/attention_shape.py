@@ -16,6 +16,16 @@ TILE = 64
 
 
 @dataclass(frozen=True)
+class Sums:
+    """The sums over all rows of the matrix `width` wide that dq, dk and dv make up: the first column of each."""
+
+    width: int
+    dq: int
+    dk: int
+    dv: int
+
+
+@dataclass(frozen=True)
 class AttentionShape:
     """The static parameters of the kernels: sizes, layouts of tensors (strides of batch, head, row), scale, mask and
     tiles, of which `stages` are copied ahead.
@@ -23,7 +33,8 @@ class AttentionShape:
     groups: heads of q that share one of k and v. whole_heads: heads of a batch of the whole of which this is a part; 0
     if it is the whole. out_at: of the result; dout_at and others: of gradients, which the forward pass lacks. bias_at:
     of all four dimensions, 0 where it broadcasts. factor: the remaining factor of scores for units of log₂ e. stored:
-    the first launch of the backward pass stores the dropout mask for the second. precision: of products of f32.
+    the first launch of the backward pass stores the dropout mask for the second. sums: where the sums over its rows
+    are, if they are asked for. precision: of products of f32.
     """
 
     rows: int
@@ -49,6 +60,7 @@ class AttentionShape:
     causal: bool
     dropout: Dropout | None
     stored: bool
+    sums: Sums | None
     precision: str
     block_rows: int
     block_columns: int
@@ -128,6 +140,7 @@ def shape_of(problem: Problem, chosen: Candidate) -> AttentionShape:
         causal=bool(problem.get("causal", False)),
         dropout=dropout,
         stored=dropout is not None and _is_stored(dropout, rows, chosen.get("k_columns", tile.columns)),
+        sums=_sums(problem),
         precision="ieee" if named.q.dtype == "f32" else "tf32",
         block_rows=chosen["rows"],
         block_columns=chosen["columns"],
@@ -135,6 +148,18 @@ def shape_of(problem: Problem, chosen: Candidate) -> AttentionShape:
         block_value=_block(value_width),
         stages=chosen.stages,
     )
+
+
+def is_summed(problem: Problem) -> bool:
+    """Whether the last result is the sums over all rows of the others."""
+    return problem.get("sums_0", -1) != -1
+
+
+def _sums(problem: Problem) -> Sums | None:
+    if not is_summed(problem):
+        return None
+    firsts = (int(problem.number(f"sums_{i}")) for i in range(3))
+    return Sums(problem.results[-1].shape[0], *firsts)
 
 
 def _is_stored(dropout: Dropout, rows: int, other_columns: int) -> bool:

@@ -162,3 +162,65 @@ func.func @step(%one: tensor<f32> {dm.name = "one"}, %l: tensor<8x128xf32> {dm.n
 func.func private @backward(%one: tensor<f32>, %l: tensor<8x67xf32>, %t: tensor<8xi64>, %v: tensor<8xf32>) -> tensor<8x67xf32> {
   return %l : tensor<8x67xf32>
 }
+
+// -----
+
+// The gradients of queries, keys and values are columns of one matrix, whose rows are added up by the same kernel; what
+// adds up its columns reads it.
+// CHECK-LABEL: func.func @step
+// CHECK: %[[Y:.+]]:2 = "dm.kernel"({{.+}}) {body = @attention_backward_0, {{.+}} -> (tensor<2x8x96xf32>, tensor<96xf32>)
+// CHECK: %[[FLAT:.+]] = tensor.collapse_shape %[[Y]]#0
+// CHECK-NEXT: %[[OTHER:.+]] = "dm.kernel"(%[[FLAT]]) {body = @reduce_0
+// CHECK-NEXT: return %[[Y]]#0, %[[Y]]#1, %[[OTHER]]
+// CHECK-LABEL: func.func private @attention_backward_0
+// CHECK: %[[D:.+]]:4 = "dm.composite"
+// CHECK: %[[WIDE:.+]] = tensor.concat dim(2)
+// CHECK: %[[FLAT:.+]] = tensor.collapse_shape %[[WIDE]] {{.+}} into tensor<16x96xf32>
+// CHECK: %[[ZERO:.+]] = linalg.fill
+// CHECK: %[[SUMS:.+]] = linalg.generic {{.+}} iterator_types = ["reduction", "parallel"]} ins(%[[FLAT]] : {{.+}}) outs(%[[ZERO]]
+// CHECK: return %[[WIDE]], %[[SUMS]]
+#all = affine_map<(i, j) -> (i, j)>
+#columns = affine_map<(i, j) -> (j)>
+#rows = affine_map<(i, j) -> (i)>
+func.func @step(%x: tensor<2x2x8x16xf32> {dm.name = "x"}, %level: tensor<2x2x8x1xf32> {dm.name = "level"},
+                %seed: tensor<i64> {dm.name = "seed"})
+    -> (tensor<2x8x96xf32> {dm.name = "y"}, tensor<96xf32> {dm.name = "sums"}, tensor<16xf32> {dm.name = "other"}) {
+  %dq, %dk, %dv, %none = "dm.composite"(%x, %x, %x, %x, %x, %level, %seed, %seed) {kind = "attention_backward",
+      decomposition = @backward, parameters = {bias, p = 0.0 : f64, scale = 0.25 : f64, causal = true}}
+      : (tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>,
+         tensor<2x2x8x1xf32>, tensor<i64>, tensor<i64>)
+      -> (tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<f32>)
+  %e = tensor.empty() : tensor<2x8x2x16xf32>
+  %q0 = linalg.transpose ins(%dq : tensor<2x2x8x16xf32>) outs(%e : tensor<2x8x2x16xf32>) permutation = [0, 2, 1, 3]
+  %q = tensor.collapse_shape %q0 [[0], [1], [2, 3]] : tensor<2x8x2x16xf32> into tensor<2x8x32xf32>
+  %k0 = linalg.transpose ins(%dk : tensor<2x2x8x16xf32>) outs(%e : tensor<2x8x2x16xf32>) permutation = [0, 2, 1, 3]
+  %k = tensor.collapse_shape %k0 [[0], [1], [2, 3]] : tensor<2x8x2x16xf32> into tensor<2x8x32xf32>
+  %v0 = linalg.transpose ins(%dv : tensor<2x2x8x16xf32>) outs(%e : tensor<2x8x2x16xf32>) permutation = [0, 2, 1, 3]
+  %v = tensor.collapse_shape %v0 [[0], [1], [2, 3]] : tensor<2x8x2x16xf32> into tensor<2x8x32xf32>
+  %y = tensor.concat dim(2) %q, %k, %v : (tensor<2x8x32xf32>, tensor<2x8x32xf32>, tensor<2x8x32xf32>) -> tensor<2x8x96xf32>
+  %flat = tensor.collapse_shape %y [[0, 1], [2]] : tensor<2x8x96xf32> into tensor<16x96xf32>
+  %zero = arith.constant 0.0 : f32
+  %f = tensor.empty() : tensor<96xf32>
+  %begin = linalg.fill ins(%zero : f32) outs(%f : tensor<96xf32>) -> tensor<96xf32>
+  %sums = linalg.generic {indexing_maps = [#all, #columns], iterator_types = ["reduction", "parallel"]}
+      ins(%flat : tensor<16x96xf32>) outs(%begin : tensor<96xf32>) {
+    ^bb0(%a: f32, %b: f32):
+      %c = arith.addf %a, %b : f32
+      linalg.yield %c : f32
+  } -> tensor<96xf32>
+  %g = tensor.empty() : tensor<16xf32>
+  %first = linalg.fill ins(%zero : f32) outs(%g : tensor<16xf32>) -> tensor<16xf32>
+  %other = linalg.generic {indexing_maps = [#all, #rows], iterator_types = ["parallel", "reduction"]}
+      ins(%flat : tensor<16x96xf32>) outs(%first : tensor<16xf32>) {
+    ^bb0(%a: f32, %b: f32):
+      %c = arith.addf %a, %b : f32
+      linalg.yield %c : f32
+  } -> tensor<16xf32>
+  return %y, %sums, %other : tensor<2x8x96xf32>, tensor<96xf32>, tensor<16xf32>
+}
+func.func private @backward(%d: tensor<2x2x8x16xf32>, %q: tensor<2x2x8x16xf32>, %k: tensor<2x2x8x16xf32>,
+    %v: tensor<2x2x8x16xf32>, %o: tensor<2x2x8x16xf32>, %l: tensor<2x2x8x1xf32>, %seed: tensor<i64>, %draw: tensor<i64>)
+    -> (tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<f32>) {
+  %0 = tensor.empty() : tensor<f32>
+  return %q, %k, %v, %0 : tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<f32>
+}

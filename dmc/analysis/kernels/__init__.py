@@ -7,6 +7,7 @@
 * contractions: sums of products
 * cost: floating-point operations and bytes of a kernel
 * casts: operations that only cast elements
+* column_sums: sums over all rows of a matrix
 * cheap: operations that cost less than reading their result
 * shapes: operations that can share loops
 * decompositions: the functions that define composites

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dmc._mlir import func, ir
+from dmc.analysis.kernels.column_sums import ColumnSums
 from dmc.analysis.kernels.layouts import Layout, seen_through, written_through
 from dmc.dialect import CompositeOp
 from dmc.errors import DmcError
@@ -16,7 +17,7 @@ from dmc.program.code import Place, Role
 # The number of trailing results that a problem omits if they are unused.
 _OPTIONAL_RESULTS = {"attention_backward": 1}
 # Composites whose kernels write zeros after each row of a padded result.
-_PADDED_RESULTS = frozenset(("softmax_cross_entropy_backward",))
+_PADDED_RESULTS = frozenset(("softmax_cross_entropy_backward", "softmax_cross_entropy_both"))
 # Kernels' pointers are multiples of this.
 _ALIGNMENT = 16
 
@@ -52,11 +53,21 @@ def problem_of(op: CompositeOp) -> Problem:
     return problem_with(op, operands, results)
 
 
-def problem_with(op: CompositeOp, operands: Sequence[Layout], results: Sequence[Layout]) -> Problem:
-    """The problem of a composite whose operands and results have these layouts."""
+def problem_with(
+    op: CompositeOp, operands: Sequence[Layout], results: Sequence[Layout], sums: ColumnSums | None = None
+) -> Problem:
+    """The problem of a composite whose operands and results have these layouts.
+
+    sums: a further result, over the rows of the matrix that the results make up; `sums_0`, `sums_1`, … are the first
+    columns of each.
+    """
     taken = tuple(_type(value, layout) for value, layout in zip(op.inputs, operands, strict=True))
     made = tuple(_type(value, layout) for value, layout in zip(wanted_results(op), results, strict=False))
-    return problem(op.kind.value, taken, made, **dict(_parameters(op)))
+    if sums is None:
+        return problem(op.kind.value, taken, made, **dict(_parameters(op)))
+    width = ir.RankedTensorType(sums.matrix.type).shape[-1]
+    firsts = {f"sums_{i}": layout.offset for i, layout in enumerate(results[: len(made)])}
+    return problem(op.kind.value, taken, (*made, TensorType("f32", (width,))), **dict(_parameters(op)), **firsts)
 
 
 def wanted_results(op: CompositeOp) -> list[ir.Value]:
@@ -75,12 +86,14 @@ def refusal(given: Problem) -> str | None:
     return None
 
 
-def refusal_with(op: CompositeOp, operands: Sequence[Layout], results: Sequence[Layout]) -> str | None:
+def refusal_with(
+    op: CompositeOp, operands: Sequence[Layout], results: Sequence[Layout], sums: ColumnSums | None = None
+) -> str | None:
     """Why no implementation supports a composite with these layouts; None if one does."""
     is_padded = any(tuple(value.type.shape) != each.sizes for value, each in zip(op.outputs, results, strict=False))
     if is_padded and op.kind.value not in _PADDED_RESULTS:
         return "a result is padded"
-    return refusal(problem_with(op, operands, results))
+    return refusal(problem_with(op, operands, results, sums))
 
 
 def is_aligned(value: ir.Value, layout: Layout) -> bool:
@@ -89,7 +102,8 @@ def is_aligned(value: ir.Value, layout: Layout) -> bool:
 
 
 def problem_of_body(body: func.FuncOp) -> PlacedProblem | None:
-    """The problem of a function that contains one composite, and views of its own operands and results.
+    """The problem of a function that contains one composite, and views of its own operands and results; it may also
+    add up the rows of the matrix that the results make up.
 
     None for other functions, and if no implementation supports the problem.
     """
@@ -99,17 +113,24 @@ def problem_of_body(body: func.FuncOp) -> PlacedProblem | None:
         return None
     taken = _all(_read(value) for value in composites[0].inputs)
     wanted = wanted_results(composites[0])
-    written = dict(_written(list(terminator.operands)))
+    returned = list(terminator.operands)
+    sums = next(((i, found) for i, value in enumerate(returned) if (found := ColumnSums.of(value))), None)
+    written = dict(_written([(i, value) for i, value in enumerate(returned) if sums is None or i != sums[0]]))
     made = _all(written.pop(value, None) for value in wanted)
     # The rest of `written` is produced otherwise.
     if taken is None or made is None or written:
         return None
-    layouts = [each.layout for each in taken], [each.layout for each in made]
-    if refusal_with(composites[0], *layouts) is not None:
+    if sums is not None and any(returned[each.index] != sums[1].matrix for each in made):
         return None
-    found = problem_with(composites[0], *layouts)
+    given = [each.layout for each in taken], [each.layout for each in made], sums and sums[1]
+    if refusal_with(composites[0], *given) is not None:
+        return None
+    found = problem_with(composites[0], *given)
     reads = (each.place("read", value) for each, value in zip(taken, composites[0].inputs, strict=True))
-    writes = (each.place("write", value) for each, value in zip(made, wanted, strict=True))
+    writes = [each.place("write", value) for each, value in zip(made, wanted, strict=True)]
+    if sums is not None:
+        index, value = sums[0], returned[sums[0]]
+        writes.append(_Lying(index, Layout.dense(value.type.shape)).place("write", value))
     return PlacedProblem(found, tuple(reads), tuple(writes))
 
 
@@ -123,9 +144,9 @@ def _read(value: ir.Value) -> _Lying | None:
     return None if source is None or layout is None else _Lying(source.index, layout)
 
 
-def _written(returned: Sequence[ir.Value]) -> Iterator[tuple[ir.Value, _Lying | None]]:
+def _written(returned: Sequence[tuple[int, ir.Value]]) -> Iterator[tuple[ir.Value, _Lying | None]]:
     """The values from which views derive the returned ones, and their places; None for one with two places."""
-    pending = [(value, _Lying(i, Layout.dense(value.type.shape))) for i, value in enumerate(returned)]
+    pending = [(value, _Lying(i, Layout.dense(value.type.shape))) for i, value in returned]
     seen: set[ir.Value] = set()
     while pending:
         value, lying = pending.pop()

@@ -15,6 +15,7 @@ from dmc.kernels.jit.ahead_draws import bits_stored, kept_by
 from dmc.kernels.jit.ahead_tiles import (
     LAYOUT,
     TILE,
+    add_up,
     after,
     begun,
     columns_from,
@@ -114,8 +115,8 @@ def _of_head(matrices, fixed, rooms, ready, bias, mask, member, dk, dv, slot, ph
 
 
 @jit
-def columns(dout, q, k, v, bias, numbers, mask, dk, dv, c: gl.constexpr):
-    """One tile of `dk` and `dv`: the sum over all rows of all heads that share it, in order."""
+def columns(dout, q, k, v, bias, numbers, mask, dk, dv, parts, c: gl.constexpr):
+    """One tile of `dk` and `dv`: the sum over all rows of all heads that share it, in order; and their own sums."""
     batch, kv_head, column_tile, _, count = _place(c)
     first = column_tile * TILE
     fixed, matrices = (rooms_of(k, 1), rooms_of(v, 1)), (q, dout, numbers)
@@ -136,5 +137,11 @@ def columns(dout, q, k, v, bias, numbers, mask, dk, dv, c: gl.constexpr):
         )
     dk_sum, dv_sum = warpgroup_mma_wait(0, deps=(dk_sum, dv_sum))
     scale: gl.constexpr = 1.0 if c.dropout is None else c.dropout.scale
-    store(dk, fixed[0].index(0), batch, kv_head, first, dk_sum * (c.scale * scale))
-    store(dv, fixed[1].index(0), batch, kv_head, first, dv_sum * scale)
+    dk_sum, dv_sum = dk_sum * (c.scale * scale), dv_sum * scale
+    store(dk, fixed[0].index(0), batch, kv_head, first, dk_sum)
+    store(dv, fixed[1].index(0), batch, kv_head, first, dv_sum)
+    if c.sums is not None:
+        tiles: gl.constexpr = (c.columns + TILE - 1) // TILE
+        part = batch * tiles + column_tile
+        add_up(parts, part, c.sums.dk + kv_head * c.dk_at[1], first, dk_sum, dk.dtype, c)
+        add_up(parts, part, c.sums.dv + kv_head * c.dv_at[1], first, dv_sum, dv.dtype, c)

@@ -15,6 +15,7 @@ from dmc.kernels.jit.ahead_draws import drawn, kept, stored
 from dmc.kernels.jit.ahead_tiles import (
     LAYOUT,
     TILE,
+    add_up,
     after,
     begun,
     columns_from,
@@ -65,8 +66,10 @@ def _slope(slope, mask, seed, draw, first_draw, step, c: gl.constexpr):
 
 
 @jit
-def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, numbers, mask, c: gl.constexpr):
-    """One tile of `dq`, and of `numbers`, f32 [heads, tiles, 2, 64], and with dropout of the mask."""
+def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, numbers, mask, parts, c: gl.constexpr):
+    """One tile of `dq`, and of `numbers`, f32 [heads, tiles, 2, 64], with dropout of the mask; if asked for, the sums
+    over its rows.
+    """
     index, batch, head, first_row = tile_of_rows(c)
     first_draw = place_of(index, batches, heads, c) * c.rows + first_row
     steps, full = steps_of(first_row, c)
@@ -105,4 +108,8 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, nu
             accumulator = warpgroup_mma(dscores, keys, accumulator, is_async=True)
             slot, phase, before = after(slot, phase, c)
     scale: gl.constexpr = c.scale if c.dropout is None else c.scale * c.dropout.scale
-    store(dq, out_room.index(0), batch, head, first_row, warpgroup_mma_wait(0, deps=(accumulator,)) * scale)
+    value = warpgroup_mma_wait(0, deps=(accumulator,)) * scale
+    store(dq, out_room.index(0), batch, head, first_row, value)
+    if c.sums is not None:
+        part = (batch * c.numbered + first_row) // TILE
+        add_up(parts, part, c.sums.dq + head * c.dq_at[1], first_row, value, dq.dtype, c)

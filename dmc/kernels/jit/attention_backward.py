@@ -9,6 +9,7 @@ import triton.language as tl
 
 from dmc.kernels.jit.attention_tiles import (
     LOG2_E,
+    add_up,
     head_of,
     kept_and_stored,
     kept_as_stored,
@@ -42,8 +43,8 @@ def _read(pointer, row, c: tl.constexpr):
 
 
 @triton.jit
-def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, numbers, mask, c: tl.constexpr):
-    """One tile of `dq` and `numbers`, and with dropout of the mask."""
+def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, numbers, mask, parts, c: tl.constexpr):
+    """One tile of `dq` and `numbers`, with dropout of the mask, and if asked for the sums over rows of `dq`."""
     index, batch, head, first_row = tile_of_rows(c)
     place = place_of(index, batches, heads, c)
     row = first_row + tl.arange(0, c.block_rows)
@@ -81,11 +82,15 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, nu
             accumulator = tl.dot(dscores, k_tile, accumulator, input_precision=c.precision)
     dq_head = head_of(dq, batch, head, c.dq_at[0], c.dq_at[1])
     store_rows(dq_head, first_row, accumulator * scale, c.dq_at[2], c.rows, c.width)
+    if c.sums is not None:
+        part = batch * ((c.rows + c.block_rows - 1) // c.block_rows) + first_row // c.block_rows
+        first_column = c.sums.dq + head * c.dq_at[1]
+        add_up(parts, part, first_column, first_row, accumulator * scale, dq.dtype.element_ty, c.width, c)
 
 
 @triton.jit
-def columns(dout, q, k, v, bias, seed, draw, batches, heads, numbers, mask, dk, dv, c: tl.constexpr):
-    """One tile of `dk` and `dv`: the sum over all rows of all heads that share it, in order."""
+def columns(dout, q, k, v, bias, seed, draw, batches, heads, numbers, mask, dk, dv, parts, c: tl.constexpr):
+    """One tile of `dk` and `dv`: the sum over all rows of all heads that share it, in order; and their own sums."""
     tiles: tl.constexpr = (c.columns + c.block_columns - 1) // c.block_columns
     kv_heads: tl.constexpr = c.heads // c.groups
     first = tl.program_id(0) % tiles * c.block_columns
@@ -108,6 +113,11 @@ def columns(dout, q, k, v, bias, seed, draw, batches, heads, numbers, mask, dk, 
     dv_head = head_of(dv, batch, kv_head, c.dv_at[0], c.dv_at[1])
     store_rows(dk_head, first, dk_sum * scale, c.dk_at[2], c.columns, c.width)
     store_rows(dv_head, first, dv_sum, c.dv_at[2], c.columns, c.value_width)
+    if c.sums is not None:
+        part = batch * tiles + first // c.block_columns
+        dtype: tl.constexpr = dk.dtype.element_ty
+        add_up(parts, part, c.sums.dk + kv_head * c.dk_at[1], first, dk_sum * scale, dtype, c.width, c)
+        add_up(parts, part, c.sums.dv + kv_head * c.dv_at[1], first, dv_sum, dtype, c.value_width, c)
 
 
 @triton.jit

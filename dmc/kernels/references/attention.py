@@ -81,7 +81,9 @@ def attention(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, .
 
 
 def attention_backward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """`dq`, `dk` and `dv` of (dout, q, k, v, [bias], out, logsumexp, seed, draw, [places])."""
+    """`dq`, `dk` and `dv` of (dout, q, k, v, [bias], out, logsumexp, seed, draw, [places]); if asked for, the sums over
+    the rows of these as they are rounded.
+    """
     (dout, *inputs, out, logsumexp, seed, draw), places = problem.apart(operands)
     given = _Attention.of(problem, (*inputs, seed, draw), places)
     gradients: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -95,7 +97,22 @@ def attention_backward(problem: Problem, operands: tuple[Tensor, ...]) -> tuple[
         dv = given.dropped(probability, entry).transpose(-1, -2) @ slope
         shared = [each.unflatten(0, (given.k.shape[1], -1)).sum(1) for each in (dk, dv)]
         gradients.append((dscores @ given.keys(entry), shared[0], shared[1]))
-    return tuple(torch.stack(each) for each in zip(*gradients, strict=True))
+    found = [torch.stack(each) for each in zip(*gradients, strict=True)]
+    return (*found, *_sums(problem, found, dout.dtype))
+
+
+def _sums(problem: Problem, gradients: list[Tensor], dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """Of each column of the matrix in which the gradients lie side by side; none if they are not asked for."""
+    firsts = [int(problem.number(f"sums_{i}", -1)) for i in range(3)]
+    if min(firsts) < 0:
+        return ()
+    sums = gradients[0].new_zeros(problem.results[-1].shape)
+    for gradient, first, type_ in zip(gradients, firsts, problem.results, strict=False):
+        of_heads = gradient.to(dtype).double().sum((0, 2))
+        for head, each in enumerate(of_heads):
+            begin = first + head * type_.steps()[1]
+            sums[begin : begin + each.numel()] = each
+    return (sums,)
 
 
 def sample(problem: Problem, draws: Draws) -> tuple[Tensor, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir, linalg, tensor
+from dmc.analysis.kernels.column_sums import ColumnSums
 from dmc.analysis.kernels.graph import outer_reads
 from dmc.analysis.kernels.layouts import Layout, inverse, permutation, seen_through, written_through
 from dmc.analysis.kernels.problems import is_aligned, problem_with, refusal_with, wanted_results
@@ -37,7 +38,8 @@ def form_whole_composites(step: func.FuncOp, functions: SharedFunctions) -> None
 
     `%q = transpose(slice(%qkv))`, `%o = dm.composite(%q, …)`, `%y = transpose(%o)` become `%y = dm.kernel(%qkv, …)`,
     whose body holds all three, if the composite's implementation supports strided tensors. Results that are only
-    concatenated become one result. Other readers of a result that is read transposed transpose it back.
+    concatenated become one result; what adds up its rows may be another. Other readers of a result that is read
+    transposed transpose it back.
     """
     for view in [op for op in step.entry_block.operations if isinstance(op, dm.CompositeOp)]:
         _Kernel(view).form(functions)
@@ -48,6 +50,7 @@ class _Kernel:
         self.op = op
         self.operands: list[_Seen] = [_Seen.itself(value) for value in op.inputs]
         self.results: list[_Seen] = [_Seen.itself(value) for value in op.outputs]
+        self.sums: ColumnSums | None = None
 
     def form(self, functions: SharedFunctions) -> None:
         for i, value in enumerate(self.op.inputs):
@@ -56,11 +59,12 @@ class _Kernel:
             self._turn(i)
             self._pad(i)
         self._join()
+        self._add_up()
         kernel = self._kernel(functions)
         before, behind = self._views()
         for old, new in zip(self._outputs(), kernel.outputs, strict=True):
             old.replace_all_uses_with(new)
-        for op in reversed([*before, self.op.operation, *behind]):
+        for op in reversed([*before, self.op.operation, *behind, *self._summing()]):
             if not any(list(result.uses) for result in op.results):
                 op.erase()
 
@@ -75,8 +79,14 @@ class _Kernel:
         return False
 
     def _refusal(self) -> str | None:
-        layouts = ([each.layout for each in some] for some in (self.operands, self.results))
-        return refusal_with(self.op, *layouts)
+        return refusal_with(self.op, *self._layouts(), self.sums)
+
+    def _layouts(self) -> tuple[list[Layout], list[Layout]]:
+        return [each.layout for each in self.operands], [each.layout for each in self.results]
+
+    def _summing(self) -> tuple[ir.Operation, ...]:
+        """The operations that add up rows."""
+        return self.sums.ops if self.sums is not None else ()
 
     def _turn(self, index: int) -> None:
         """Returns a result as its first transposition; other readers transpose it back."""
@@ -107,8 +117,17 @@ class _Kernel:
             if not is_whole or not aligned or self._refusal() is not None:
                 self.results = kept
 
+    def _add_up(self) -> None:
+        """Returns the sums over the rows of the matrix that all results make up, which then need not be read again."""
+        matrix, *others = self._outputs()
+        for self.sums in [] if others else ColumnSums.readers(matrix):
+            if self._refusal() is None:
+                return
+        self.sums = None
+
     def _outputs(self) -> list[ir.Value]:
-        return list(dict.fromkeys(each.whole for each in self.results[: len(wanted_results(self.op))]))
+        wholes = dict.fromkeys(each.whole for each in self.results[: len(wanted_results(self.op))])
+        return [*wholes, *([] if self.sums is None else [self.sums.value])]
 
     def _views(self) -> tuple[list[ir.Operation], list[ir.Operation]]:
         """The operations before and after the composite that its kernel includes, in order."""
@@ -124,8 +143,7 @@ class _Kernel:
             list(dict.fromkeys(each.whole for each in self.operands)),
             self._outputs(),
         )
-        layouts = ([each.layout for each in some] for some in (self.operands, self.results))
-        problem = problem_with(self.op, *layouts)
+        problem = problem_with(self.op, *self._layouts(), self.sums)
         cost = implementation_of(problem).cost(problem)
         with ir.InsertionPoint(op):
             kernel = dm.kernel(
@@ -146,7 +164,7 @@ class _Kernel:
         values: dict[ir.Value, ir.Value] = dict(zip(inputs, function.entry_block.arguments, strict=True))
         before, behind = self._views()
         with ir.InsertionPoint(function.entry_block):
-            for each in [*before, self.op.operation, *behind]:
+            for each in [*before, self.op.operation, *behind, *self._summing()]:
                 _copy(each, values)
             func.ReturnOp([values[value] for value in outputs], loc=self.op.location)
         return function
@@ -215,10 +233,10 @@ def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
 
 
 def _copy(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
-    """Copies an operation to the insertion point, with its destination and the constants that its region reads."""
+    """Copies an operation to the insertion point, with its destination and the constants that it reads."""
     for value in outer_reads(op):
         if value not in values:
-            copy_with(value.owner.operation, values)
+            _copy(value.owner.operation, values)
     copy = copy_with(op, values)
     for name in [name for name in copy.attributes if name.startswith("dm.")]:
         del copy.attributes[name]

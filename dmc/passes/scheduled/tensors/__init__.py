@@ -8,6 +8,7 @@
 * channels_last: images lie with their channels last, and convolutions are products over them
 * unroll_loops: loops are unrolled
 * drop_empty: empty tensors leave the dataflow
+* merge_losses: a loss and the gradient of its logits are computed at once
 * flatten_collectives: collectives act on dimension 0, so that pieces are contiguous
 * pack_masks: masks are kept as bits
 * recompute: cheap values are rematerialised by the backward pass, and by each reader
