@@ -20,6 +20,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from bench.kernel_cases import summed_attention
 from bench.kernel_code import Compiled, written
 from dmc.kernels.code import compile_recipe
 from dmc.kernels.implementation import implementation_of
@@ -132,6 +133,8 @@ def _problems() -> Iterator[Problem]:
         inputs = (q, k, k, *bias)
         yield problem("attention", (*inputs, _SEED, _SEED), (q, level), **settings)
         yield problem("attention_backward", (q, *inputs, q, level, _SEED, _SEED), (q, k, k), **settings)
+    for width, p in ((24, 0.0), (48, 0.1), (104, 0.0)):
+        yield summed_attention("bf16", (2, 4, 70, width), 2, p, True)
     x, weight, statistic = _f32(70, 200), _f32(200), _f32(70, 1)
     yield problem("layer_norm", (x, weight, weight), (x, statistic, statistic), axes=1, eps=1e-5)
     yield problem("layer_norm_backward", (x, x, weight, statistic, statistic), (x, weight, weight), axes=1)
@@ -139,6 +142,7 @@ def _problems() -> Iterator[Problem]:
     options: dict[str, Parameter] = {"ignore_index": -100, "label_smoothing": 0.0}
     yield problem("softmax_cross_entropy", (logits, target), (_SCALAR, level), **options)
     yield problem("softmax_cross_entropy_backward", (_SCALAR, logits, target, level), (logits,), **options)
+    yield problem("softmax_cross_entropy_both", (_SCALAR, logits, target), (_SCALAR, level, logits), **options)
     yield problem("embedding_backward", (_f32(70, 40), target), (_f32(99, 40),), padding_index=-1, rows=99)
 
 

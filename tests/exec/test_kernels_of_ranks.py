@@ -77,7 +77,7 @@ def _kinds(step: Step) -> tuple[Counter[str], int, int]:
     assert artifact.job is not None and artifact.code is not None
     names = [each.kernel for each in artifact.job.programs[0].commands if isinstance(each, Launch)]
     named = Counter(name.rpartition("_")[0] for name in names)
-    kinds = ("softmax_cross_entropy", "softmax_cross_entropy_backward", "slice", "pad")
+    kinds = ("softmax_cross_entropy_both", "slice", "pad")
     products = sum(any(isinstance(part, Product) for part in artifact.code.kernels[name]) for name in names)
     return Counter({kind: named[kind] for kind in kinds if named[kind]}), products, len(names)
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import dmc
-from dmc.passes.scheduled.tensors.inline_composites import WHOLE
 from dmc.runtime import Step
 from tests.compiled import clone_state, compile_case, model_state, train
 from tests.eager import EagerTrainer
@@ -21,6 +20,8 @@ from tests.models.case import Case
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
 
 STEPS = 4
+# The loss is computed with the gradient of its logits.
+WHOLE = {"attention", "attention_backward", "softmax_cross_entropy_both", "embedding_backward"}
 
 
 def kernels(step: Step) -> set[str]:
@@ -37,17 +38,20 @@ def test_attention_with_dropout_reads_and_writes_the_fused_projection() -> None:
     losses = train(step, [case.example(0)] * STEPS)
     assert losses[-1] < losses[0]
     found = {each.problem.kind: each for each in problems(step).values()}
-    assert found.keys() == set(WHOLE)
+    assert found.keys() == WHOLE
     # Four sequences of 16 tokens, four heads of width 16: a row of the projection holds 3 × 64 numbers of two bytes.
     of_projection, of_result = (16 * 192, 16, 192, 1), (16 * 64, 16, 64, 1)
     forward, backward = found["attention"], found["attention_backward"]
-    for inside in (forward.operands[:3], backward.operands[1:4], backward.results):
+    *gradients, sums = backward.results
+    for inside in (forward.operands[:3], backward.operands[1:4], gradients):
         assert len({each.index for each in inside}) == 1
         assert [each.offset for each in inside] == [0, 2 * 64, 4 * 64]
     dout, *taken = backward.problem.operands
-    projected = (*forward.problem.operands[:3], *taken[:3], *backward.problem.results)
+    projected = (*forward.problem.operands[:3], *taken[:3], *backward.problem.results[:3])
     assert {each.strides for each in projected} == {of_projection}
     assert {each.strides for each in (forward.problem.results[0], dout)} == {of_result}
+    # The gradient of the projection's bias.
+    assert (sums.offset, sums.length, sums.index) == (0, 4 * 192, 1 - gradients[0].index)
     # Nothing is copied between the projections and the kernels of attention.
     assert "transpose" not in kernels(step)
 
@@ -93,7 +97,7 @@ def test_steps_agree_with_eager(precision: str) -> None:
     case = build("bert", dropout=0.0)
     start, batches = clone_state(case.model), [case.example(seed) for seed in range(STEPS)]
     step = compile_case(case, dmc.optim.SGD(lr=0.05, momentum=0.9), precision=precision, target="cpu+cuda")
-    assert {each.problem.kind for each in problems(step).values()} == set(WHOLE)
+    assert {each.problem.kind for each in problems(step).values()} == WHOLE
     losses = train(step, batches)
     eager = build("bert", dropout=0.0)
     optimizer = torch.optim.SGD(eager.model.parameters(), lr=0.05, momentum=0.9)

@@ -58,11 +58,11 @@ func.func private @gradient(%l: tensor<f32>, %x: tensor<32x256xbf16>, %t: tensor
 
 // -----
 
-// A gradient that the loss scales, and one of other logits, are computed apart.
+// A gradient that the loss scales, one of other logits, and one that ignores other targets are computed apart.
 // CHECK-LABEL: func.func @step
 // CHECK-NOT: softmax_cross_entropy_both
 func.func @step(%logits: tensor<32x256xbf16>, %others: tensor<32x256xbf16>, %target: tensor<32xi64>, %one: tensor<f32>)
-    -> (tensor<32x256xbf16>, tensor<32x256xbf16>) {
+    -> (tensor<32x256xbf16>, tensor<32x256xbf16>, tensor<32x256xbf16>) {
   %loss, %level = "dm.composite"(%logits, %target) {kind = "softmax_cross_entropy", decomposition = @loss,
       parameters = {ignore_index = -100 : i64, label_smoothing = 0.0 : f64}}
       : (tensor<32x256xbf16>, tensor<32xi64>) -> (tensor<f32>, tensor<32xf32>)
@@ -74,7 +74,10 @@ func.func @step(%logits: tensor<32x256xbf16>, %others: tensor<32x256xbf16>, %tar
   %second = "dm.composite"(%one, %others, %target, %level) {kind = "softmax_cross_entropy_backward",
       decomposition = @gradient, parameters = {ignore_index = -100 : i64, label_smoothing = 0.0 : f64}}
       : (tensor<f32>, tensor<32x256xbf16>, tensor<32xi64>, tensor<32xf32>) -> tensor<32x256xbf16>
-  return %first, %second : tensor<32x256xbf16>, tensor<32x256xbf16>
+  %third = "dm.composite"(%one, %logits, %target, %level) {kind = "softmax_cross_entropy_backward",
+      decomposition = @gradient, parameters = {ignore_index = 0 : i64, label_smoothing = 0.0 : f64}}
+      : (tensor<f32>, tensor<32x256xbf16>, tensor<32xi64>, tensor<32xf32>) -> tensor<32x256xbf16>
+  return %first, %second, %third : tensor<32x256xbf16>, tensor<32x256xbf16>, tensor<32x256xbf16>
 }
 func.func private @loss(%x: tensor<32x256xbf16>, %t: tensor<32xi64>) -> (tensor<f32>, tensor<32xf32>) {
   %0 = tensor.empty() : tensor<f32>

@@ -22,6 +22,7 @@ from dmc.kernels.jit.ahead_tiles import (
     factor,
     rows_from,
     store,
+    stores_done,
     sum_of,
     tile,
 )
@@ -145,3 +146,4 @@ def columns(dout, q, k, v, bias, numbers, mask, dk, dv, parts, c: gl.constexpr):
         part = batch * tiles + column_tile
         add_up(parts, part, c.sums.dk + kv_head * c.dk_at[1], first, dk_sum, dk.dtype, c)
         add_up(parts, part, c.sums.dv + kv_head * c.dv_at[1], first, dv_sum, dv.dtype, c)
+    stores_done()

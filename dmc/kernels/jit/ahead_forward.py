@@ -23,6 +23,7 @@ from dmc.kernels.jit.ahead_tiles import (
     scaled,
     steps_of,
     store,
+    stores_done,
     sum_of,
     tile,
 )
@@ -115,3 +116,4 @@ def _finish(accumulator, peak, total, out, logsumexp, room, c: gl.constexpr):
     level = gl.where(empty, float("inf"), (peak + gl.log2(total)) * LN_2)
     row = rows_from(first_row)
     gl.store(logsumexp + index.to(gl.int64) * c.rows + row, level, mask=row < c.rows)
+    stores_done()

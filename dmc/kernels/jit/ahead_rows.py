@@ -25,6 +25,7 @@ from dmc.kernels.jit.ahead_tiles import (
     rows_from,
     steps_of,
     store,
+    stores_done,
     sum_of,
     tile,
 )
@@ -113,3 +114,4 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, nu
     if c.sums is not None:
         part = (batch * c.numbered + first_row) // TILE
         add_up(parts, part, c.sums.dq + head * c.dq_at[1], first_row, value, dq.dtype, c)
+    stores_done()

@@ -111,11 +111,16 @@ def columns_from(first):
 
 @jit
 def store(tensor, room, batch, head, row, value):
-    """Copies a tile to memory by way of `room`, shared memory that nothing reads any more."""
+    """Begins to copy a tile to memory by way of `room`, shared memory that nothing reads any more."""
     gl.thread_barrier()
     room.reshape(value.shape).store(value.to(tensor.dtype))
     fence_async_shared()
     tma.async_copy_shared_to_global(tensor, [batch, head, row, 0], room)
+
+
+@jit
+def stores_done():
+    """Waits for what was begun, before the program may end."""
     tma.store_wait(0)
 
 
