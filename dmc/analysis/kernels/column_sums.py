@@ -27,10 +27,13 @@ class ColumnSums:
         return self.ops[-1].results[0]
 
     @staticmethod
-    def of(value: ir.Value) -> ColumnSums | None:
-        """How a value adds up the rows of a matrix, which is widened before, and reshaped; None if it does not."""
+    def of(value: ir.Value, until: ir.Value | None = None) -> ColumnSums | None:
+        """How a value adds up the rows of a matrix, which is widened before, and reshaped; None if it does not.
+
+        until: where to stop looking further back.
+        """
         ops: list[ir.Operation] = []
-        while not isinstance(value.owner, ir.Block) and _passes_on(value.owner.operation, is_last=not ops):
+        while not (until is not None and value == until) and _is_made(value, is_sum=not ops):
             ops.insert(0, value.owner.operation)
             value = ops[0].operands[0]
         # A reshape may have given the rows other columns.
@@ -44,14 +47,21 @@ class ColumnSums:
         while pending:
             for use in pending.pop().uses:
                 reader = use.owner.operation
-                if _passes_on(reader, is_last=False):
+                if _passes_on(reader):
                     pending += reader.results
-                elif _adds_up(reader) and (found := ColumnSums.of(reader.results[0])) is not None:
-                    yield from [found] if found.matrix == matrix else []
+                elif _adds_up(reader) and (found := ColumnSums.of(reader.results[0], matrix)) is not None:
+                    yield found
 
 
-def _passes_on(op: ir.Operation, is_last: bool) -> bool:
-    return _adds_up(op) if is_last else op.name in RESHAPES or is_cast(op, WIDEN)
+def _is_made(value: ir.Value, is_sum: bool) -> bool:
+    """Whether a value is a sum over rows, or else only widened or reshaped."""
+    if isinstance(value.owner, ir.Block):
+        return False
+    return (_adds_up if is_sum else _passes_on)(value.owner.operation)
+
+
+def _passes_on(op: ir.Operation) -> bool:
+    return op.name in RESHAPES or is_cast(op, WIDEN)
 
 
 def _adds_up(op: ir.Operation) -> bool:
