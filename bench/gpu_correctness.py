@@ -79,7 +79,7 @@ def _run(part: str, directory: Path, out: Path) -> dict[str, object]:
         done = subprocess.run(
             _command(part, directory, out), capture_output=True, text=True, timeout=_LIMIT, check=False
         )
-        passed, lines = done.returncode == 0, (done.stdout + done.stderr).splitlines()
+        passed, lines = done.returncode == 0, (done.stderr + done.stdout).splitlines()
     except subprocess.TimeoutExpired:
         passed, lines = False, [f"not done after {_LIMIT:.0f} s"]
     print(f"{part}: {'passed' if passed else 'FAILED'}", *([] if passed else lines[-_KEPT:]), sep="\n  ", flush=True)

@@ -68,9 +68,7 @@ def _slope(slope, mask, seed, draw, first_draw, step, c: gl.constexpr):
 
 @jit
 def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, numbers, mask, parts, c: gl.constexpr):
-    """One tile of `dq`, and of `numbers`, f32 [heads, tiles, 2, 64], with dropout of the mask; if asked for, the sums
-    over its rows.
-    """
+    """One tile of `dq`, of `numbers`, f32 [heads, tiles, 2, 64], with dropout of the mask, and of sums over rows."""
     index, batch, head, first_row = tile_of_rows(c)
     first_draw = place_of(index, batches, heads, c) * c.rows + first_row
     steps, full = steps_of(first_row, c)
@@ -108,9 +106,16 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, nu
             dscores = factor(probability * (slope - sums[:, None]), keys)
             accumulator = warpgroup_mma(dscores, keys, accumulator, is_async=True)
             slot, phase, before = after(slot, phase, c)
+    _finish(dq, out_room.index(0), parts, warpgroup_mma_wait(0, deps=(accumulator,)), c)
+
+
+@jit
+def _finish(dq, room, parts, accumulator, c: gl.constexpr):
+    """Stores the tile, and its sums."""
+    _, batch, head, first_row = tile_of_rows(c)
     scale: gl.constexpr = c.scale if c.dropout is None else c.scale * c.dropout.scale
-    value = warpgroup_mma_wait(0, deps=(accumulator,)) * scale
-    store(dq, out_room.index(0), batch, head, first_row, value)
+    value = accumulator * scale
+    store(dq, room, batch, head, first_row, value)
     if c.sums is not None:
         part = (batch * c.numbered + first_row) // TILE
         add_up(parts, part, c.sums.dq + head * c.dq_at[1], first_row, value, dq.dtype, c)

@@ -83,9 +83,13 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, nu
     dq_head = head_of(dq, batch, head, c.dq_at[0], c.dq_at[1])
     store_rows(dq_head, first_row, accumulator * scale, c.dq_at[2], c.rows, c.width)
     if c.sums is not None:
-        part = batch * ((c.rows + c.block_rows - 1) // c.block_rows) + first_row // c.block_rows
-        first_column = c.sums.dq + head * c.dq_at[1]
-        add_up(parts, part, first_column, first_row, accumulator * scale, dq.dtype.element_ty, c.width, c)
+        _add_up_rows(parts, batch, head, first_row, accumulator * scale, dq.dtype.element_ty, c)
+
+
+@triton.jit
+def _add_up_rows(parts, batch, head, first_row, value, dtype: tl.constexpr, c: tl.constexpr):
+    part = batch * ((c.rows + c.block_rows - 1) // c.block_rows) + first_row // c.block_rows
+    add_up(parts, part, c.sums.dq + head * c.dq_at[1], first_row, value, dtype, c.width, c)
 
 
 @triton.jit
