@@ -29,7 +29,7 @@ TOOLS = ("memcheck", "racecheck", "synccheck")
 PARTS = ("kernels", "products", *TOOLS, "curves")
 # Lines of what a part said that are kept.
 _KEPT = 20
-# Of seconds after which a part has failed.
+# Seconds after which a part has failed.
 _LIMIT = 1200.0
 
 
@@ -45,8 +45,11 @@ def main() -> int:
         for words in _prepared(options.directory):
             subprocess.run([sys.executable, "-m", *words], check=True)
         return 0
-    results = [_run(part, options.directory, options.out.parent) for part in options.parts]
-    write_record(options.out, {"device": _device(), "results": results})
+    results: list[dict[str, object]] = []
+    for part in options.parts:
+        results.append(_run(part, options.directory, options.out.parent))
+        # What is done is kept, whatever becomes of the rest.
+        write_record(options.out, {"device": _device(), "results": results})
     return 0 if all(each["passed"] for each in results) else 1
 
 

@@ -51,16 +51,28 @@ def _beside(batch: int, heads: int, length: int, width: int) -> dict[str, Proble
     return attention_of(q, q, out, 0.1, True)
 
 
-def summed_attention(dtype: str, shape: tuple[int, int, int, int], kv_heads: int, p: float, causal: bool) -> Problem:
-    """The backward pass of queries, keys and values side by side, with the sums over the rows of its gradients."""
+def summed_attention(
+    dtype: str, shape: tuple[int, int, int, int], kv_heads: int, p: float, causal: bool, value_width: int = 0
+) -> Problem:
+    """The backward pass of queries, keys and values side by side, with the sums over the rows of its gradients.
+
+    value_width: of a head of values; 0 if it is that of the others.
+    """
     batch, heads, length, width = shape
-    row = (heads + 2 * kv_heads) * width
-    steps = (length * row, width, row, 1)
-    q, k = TensorType(dtype, shape, steps), TensorType(dtype, (batch, kv_heads, length, width), steps)
-    out = TensorType(dtype, shape, (length * heads * width, width, heads * width, 1))
+    of_value = value_width or width
+    row = (heads + kv_heads) * width + kv_heads * of_value
+
+    def beside(count: int, each: int) -> TensorType:
+        return TensorType(dtype, (batch, count, length, each), (length * row, each, row, 1))
+
+    q, k, v = beside(heads, width), beside(kv_heads, width), beside(kv_heads, of_value)
+    out_row = heads * of_value
+    out = TensorType(dtype, (batch, heads, length, of_value), (length * out_row, of_value, out_row, 1))
     whole = attention_of(q, k, out, p, causal)["_backward"]
+    dout, _, _, _, *rest = whole.operands
     firsts = {"sums_0": 0, "sums_1": heads * width, "sums_2": (heads + kv_heads) * width}
-    return problem(whole.kind, whole.operands, (*whole.results, _f32(row)), **dict(whole.parameters), **firsts)
+    operands, results = (dout, q, k, v, *rest), (q, k, v, _f32(row))
+    return problem(whole.kind, operands, results, **dict(whole.parameters), **firsts)
 
 
 def _part(whole: Mapping[str, Problem], batches: int) -> dict[str, Problem]:

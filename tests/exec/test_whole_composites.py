@@ -8,6 +8,8 @@ from functools import partial
 
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional
 
 import dmc
 from dmc.runtime import Step
@@ -104,3 +106,31 @@ def test_steps_agree_with_eager(precision: str) -> None:
     trainer = EagerTrainer(eager.model, eager.loss, optimizer, precision=precision)
     assert_losses_close(losses, [trainer.step(batch) for batch in batches], TOLERANCE[precision])
     assert_states_close(start, model_state(step), eager.model.state_dict(), TOLERANCE[precision])
+
+
+class TwoHeads(nn.Module):
+    """Two classifiers of one layer, whose losses are multiplied: the gradient of each waits for the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.first, self.second = nn.Linear(16, 32), nn.Linear(32, 10), nn.Linear(32, 12)
+
+    def forward(self, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """f32[batch, 16], int64[batch] -> f32[]"""
+        hidden = self.layer(x).relu()
+        return functional.cross_entropy(self.first(hidden), targets) * functional.cross_entropy(
+            self.second(hidden), targets
+        )
+
+
+def test_losses_that_wait_for_each_other() -> None:
+    torch.manual_seed(0)
+    example = {"x": torch.randn(8, 16), "targets": torch.randint(0, 10, (8,))}
+    step = dmc.compile(TwoHeads(), optimizer=dmc.optim.SGD(lr=0.05), example=example, target="cpu+cuda", verify=True)
+    found = [each.problem.kind for each in problems(step).values()]
+    step.close()
+    assert sorted(found) == [
+        "softmax_cross_entropy",
+        "softmax_cross_entropy_backward",
+        "softmax_cross_entropy_both",
+    ]

@@ -88,3 +88,39 @@ func.func private @gradient(%l: tensor<f32>, %x: tensor<32x256xbf16>, %t: tensor
     -> tensor<32x256xbf16> {
   return %x : tensor<32x256xbf16>
 }
+
+// -----
+
+// The gradient of a product of two losses: each waits for the other loss, so that only one is computed with its own. The
+// second loss comes first then.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[X:[^:]+]]: tensor<32x256xbf16>, %[[Y:[^:]+]]: tensor<32x256xbf16>,
+// CHECK: %[[SECOND:.*]]:2 = "dm.composite"(%[[Y]], %{{.*}}) {decomposition = @loss, kind = "softmax_cross_entropy",
+// CHECK: %[[BOTH:.*]]:3 = "dm.composite"(%[[SECOND]]#0, %[[X]], %{{.*}}) {{.*}} kind = "softmax_cross_entropy_both"
+// CHECK: %[[SLOPE:.*]] = "dm.composite"(%[[BOTH]]#0, %[[Y]], %{{.*}}, %[[SECOND]]#1) {{.*}} kind = "softmax_cross_entropy_backward"
+// CHECK: return %[[BOTH]]#2, %[[SLOPE]]
+func.func @step(%x: tensor<32x256xbf16>, %y: tensor<32x256xbf16>, %target: tensor<32xi64>)
+    -> (tensor<32x256xbf16>, tensor<32x256xbf16>) {
+  %first, %level = "dm.composite"(%x, %target) {kind = "softmax_cross_entropy", decomposition = @loss,
+      parameters = {ignore_index = -100 : i64, label_smoothing = 0.0 : f64}}
+      : (tensor<32x256xbf16>, tensor<32xi64>) -> (tensor<f32>, tensor<32xf32>)
+  %second, %other = "dm.composite"(%y, %target) {kind = "softmax_cross_entropy", decomposition = @loss,
+      parameters = {ignore_index = -100 : i64, label_smoothing = 0.0 : f64}}
+      : (tensor<32x256xbf16>, tensor<32xi64>) -> (tensor<f32>, tensor<32xf32>)
+  %of_first = "dm.composite"(%second, %x, %target, %level) {kind = "softmax_cross_entropy_backward",
+      decomposition = @gradient, parameters = {ignore_index = -100 : i64, label_smoothing = 0.0 : f64}}
+      : (tensor<f32>, tensor<32x256xbf16>, tensor<32xi64>, tensor<32xf32>) -> tensor<32x256xbf16>
+  %of_second = "dm.composite"(%first, %y, %target, %other) {kind = "softmax_cross_entropy_backward",
+      decomposition = @gradient, parameters = {ignore_index = -100 : i64, label_smoothing = 0.0 : f64}}
+      : (tensor<f32>, tensor<32x256xbf16>, tensor<32xi64>, tensor<32xf32>) -> tensor<32x256xbf16>
+  return %of_first, %of_second : tensor<32x256xbf16>, tensor<32x256xbf16>
+}
+func.func private @loss(%x: tensor<32x256xbf16>, %t: tensor<32xi64>) -> (tensor<f32>, tensor<32xf32>) {
+  %0 = tensor.empty() : tensor<f32>
+  %1 = tensor.empty() : tensor<32xf32>
+  return %0, %1 : tensor<f32>, tensor<32xf32>
+}
+func.func private @gradient(%l: tensor<f32>, %x: tensor<32x256xbf16>, %t: tensor<32xi64>, %n: tensor<32xf32>)
+    -> tensor<32x256xbf16> {
+  return %x : tensor<32x256xbf16>
+}

@@ -69,6 +69,14 @@ def test_tiles_that_are_not_full(dtype: str, rows: int) -> None:
     assert_right(wanted, implementation_of(wanted).candidates(wanted)[0])
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+@pytest.mark.parametrize(("width", "value_width"), [(64, 40), (40, 64), (48, 128)])
+def test_values_of_another_width(dtype: str, width: int, value_width: int) -> None:
+    wanted = summed_attention(dtype, (1, 3, 70, width), 3, 0.0, True, value_width)
+    for each in implementation_of(wanted).candidates(wanted):
+        assert_right(wanted, each)
+
+
 def test_sums_of_what_is_no_matrix_are_refused() -> None:
     wanted = summed_attention("bf16", (2, 2, 64, 64), 2, 0.0, False)
     dense = TensorType("bf16", (2, 2, 64, 64))

@@ -18,6 +18,8 @@ from dmc.program.code import Place, Role
 _OPTIONAL_RESULTS = {"attention_backward": 1}
 # Composites whose kernels write zeros after each row of a padded result.
 _PADDED_RESULTS = frozenset(("softmax_cross_entropy_backward", "softmax_cross_entropy_both"))
+# Composites whose kernels add up the rows of the matrix that their results make up.
+_SUMMED_RESULTS = frozenset(("attention_backward",))
 # Kernels' pointers are multiples of this.
 _ALIGNMENT = 16
 
@@ -93,6 +95,8 @@ def refusal_with(
     is_padded = any(tuple(value.type.shape) != each.sizes for value, each in zip(op.outputs, results, strict=False))
     if is_padded and op.kind.value not in _PADDED_RESULTS:
         return "a result is padded"
+    if sums is not None and op.kind.value not in _SUMMED_RESULTS:
+        return "its results are not added up"
     return refusal(problem_with(op, operands, results, sums))
 
 
@@ -114,23 +118,21 @@ def problem_of_body(body: func.FuncOp) -> PlacedProblem | None:
     taken = _all(_read(value) for value in composites[0].inputs)
     wanted = wanted_results(composites[0])
     returned = list(terminator.operands)
-    sums = next(((i, found) for i, value in enumerate(returned) if (found := ColumnSums.of(value))), None)
-    written = dict(_written([(i, value) for i, value in enumerate(returned) if sums is None or i != sums[0]]))
+    summed = {i: sums for i, value in enumerate(returned) if (sums := ColumnSums.of(value)) is not None}
+    written = dict(_written([(i, value) for i, value in enumerate(returned) if i not in summed]))
     made = _all(written.pop(value, None) for value in wanted)
     # The rest of `written` is produced otherwise.
-    if taken is None or made is None or written:
+    if taken is None or made is None or written or len(summed) > 1:
         return None
-    if sums is not None and any(returned[each.index] != sums[1].matrix for each in made):
+    if any(returned[each.index] != sums.matrix for each in made for sums in summed.values()):
         return None
-    given = [each.layout for each in taken], [each.layout for each in made], sums and sums[1]
+    given = [each.layout for each in taken], [each.layout for each in made], next(iter(summed.values()), None)
     if refusal_with(composites[0], *given) is not None:
         return None
     found = problem_with(composites[0], *given)
     reads = (each.place("read", value) for each, value in zip(taken, composites[0].inputs, strict=True))
     writes = [each.place("write", value) for each, value in zip(made, wanted, strict=True)]
-    if sums is not None:
-        index, value = sums[0], returned[sums[0]]
-        writes.append(_Lying(index, Layout.dense(value.type.shape)).place("write", value))
+    writes += [_Lying(i, Layout.dense(returned[i].type.shape)).place("write", returned[i]) for i in summed]
     return PlacedProblem(found, tuple(reads), tuple(writes))
 
 

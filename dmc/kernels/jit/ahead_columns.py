@@ -144,6 +144,6 @@ def columns(dout, q, k, v, bias, numbers, mask, dk, dv, parts, c: gl.constexpr):
     if c.sums is not None:
         tiles: gl.constexpr = (c.columns + TILE - 1) // TILE
         part = batch * tiles + column_tile
-        add_up(parts, part, c.sums.dk + kv_head * c.dk_at[1], first, dk_sum, dk.dtype, c)
-        add_up(parts, part, c.sums.dv + kv_head * c.dv_at[1], first, dv_sum, dv.dtype, c)
+        add_up(parts, part, c.sums.dk + kv_head * c.dk_at[1], first, dk_sum, dk.dtype, c.width, c)
+        add_up(parts, part, c.sums.dv + kv_head * c.dv_at[1], first, dv_sum, dv.dtype, c.value_width, c)
     stores_done()

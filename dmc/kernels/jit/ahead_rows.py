@@ -118,5 +118,5 @@ def _finish(dq, room, parts, accumulator, c: gl.constexpr):
     store(dq, room, batch, head, first_row, value)
     if c.sums is not None:
         part = (batch * c.numbered + first_row) // TILE
-        add_up(parts, part, c.sums.dq + head * c.dq_at[1], first_row, value, dq.dtype, c)
+        add_up(parts, part, c.sums.dq + head * c.dq_at[1], first_row, value, dq.dtype, c.width, c)
     stores_done()

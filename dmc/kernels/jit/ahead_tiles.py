@@ -125,12 +125,15 @@ def stores_done():
 
 
 @jit
-def add_up(parts, part, first_column, first_row, value, dtype: gl.constexpr, c: gl.constexpr):
-    """Stores the sums over the rows of a tile, as it is rounded to memory, in a row of `parts`, f32 [.., width]."""
+def add_up(parts, part, first_column, first_row, value, dtype: gl.constexpr, limit: gl.constexpr, c: gl.constexpr):
+    """Stores the sums over the rows of a tile, as it is rounded to memory, in a row of `parts`, f32 [.., width].
+
+    limit: the columns of the tile that are there.
+    """
     rounded = value.to(dtype).to(gl.float32)
     if c.columns % TILE != 0:
         row = first_row + gl.arange(0, TILE, gl.SliceLayout(1, value.type.layout))
         rounded = gl.where((row < c.columns)[:, None], rounded, 0.0)
     column = gl.arange(0, value.shape[1], gl.SliceLayout(0, value.type.layout))
     address = parts + part.to(gl.int64) * c.sums.width + first_column + column
-    gl.store(address, gl.sum(rounded, 0), mask=column < c.width)
+    gl.store(address, gl.sum(rounded, 0), mask=column < limit)

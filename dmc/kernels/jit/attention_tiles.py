@@ -79,7 +79,10 @@ def store_rows(pointer, first, value, stride: tl.constexpr, limit: tl.constexpr,
 
 @triton.jit
 def add_up(parts, part, first_column, first_row, value, dtype: tl.constexpr, limit: tl.constexpr, c: tl.constexpr):
-    """Stores the sums over the rows of a tile, as it is rounded to memory, in a row of `parts`, f32 [.., width]."""
+    """Stores the sums over the rows of a tile, as it is rounded to memory, in a row of `parts`, f32 [.., width].
+
+    limit: the columns of the tile that are there.
+    """
     row, column = first_row + tl.arange(0, value.shape[0]), tl.arange(0, value.shape[1])
     rounded = tl.where((row < c.columns)[:, None], value.to(dtype).to(tl.float32), 0.0)
     address = parts + part.to(tl.int64) * c.sums.width + first_column + column

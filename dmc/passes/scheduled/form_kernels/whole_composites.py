@@ -120,10 +120,9 @@ class _Kernel:
     def _add_up(self) -> None:
         """Returns the sums over the rows of the matrix that all results make up, which then need not be read again."""
         matrix, *others = self._outputs()
-        for self.sums in [] if others else ColumnSums.readers(matrix):
-            if self._refusal() is None:
-                return
-        self.sums = None
+        self.sums = None if others else next(ColumnSums.readers(matrix), None)
+        if self.sums is not None and self._refusal() is not None:
+            self.sums = None
 
     def _outputs(self) -> list[ir.Value]:
         wholes = dict.fromkeys(each.whole for each in self.results[: len(wanted_results(self.op))])

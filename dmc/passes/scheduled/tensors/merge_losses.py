@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.kernels.graph import outer_reads
-from dmc.analysis.kernels.problems import problem_of, refusal
 from dmc.analysis.requests.settings import target_of
 from dmc.passes.base import Pass
 from dmc.passes.shared.loops import copy_with
@@ -48,7 +47,7 @@ class MergeLosses(Pass):
 
 
 def _merge(gradient: dm.CompositeOp, module: ir.Module) -> bool:
-    """Whether a gradient is now computed with its loss."""
+    """Whether a gradient is now computed with its loss. What supports these apart supports them together."""
     loss = _loss_of(gradient)
     if loss is None or _waits_for(gradient.inputs[0], loss.operation):
         return False
@@ -60,9 +59,6 @@ def _merge(gradient: dm.CompositeOp, module: ir.Module) -> bool:
             decomposition=_decomposition(module, loss, gradient),
             parameters={each.name: each.attr for each in loss.parameters},
         )
-    if refusal(problem_of(both)) is not None:
-        both.operation.erase()
-        return False
     for old, new in zip((*gradient.outputs, *loss.outputs), (both.outputs[2], *both.outputs[:2]), strict=True):
         old.replace_all_uses_with(new)
     gradient.operation.erase()
@@ -82,12 +78,11 @@ def _loss_of(gradient: dm.CompositeOp) -> dm.CompositeOp | None:
 
 def _waits_for(value: ir.Value, op: ir.Operation) -> bool:
     """Whether `value` is computed from a result of `op`, directly or through other operations."""
-    places = {view.operation: place for place, view in enumerate(op.block.operations)}
+    # Of the block's order nothing is known: what was merged may stand before what it reads.
     pending, seen = [value], set[ir.Operation]()
     while pending:
         owner = pending.pop().owner
-        # What stands before `op` cannot read it.
-        if isinstance(owner, ir.Block) or owner.operation in seen or places[owner.operation] < places[op]:
+        if isinstance(owner, ir.Block) or owner.operation in seen:
             continue
         if owner.operation == op:
             return True
