@@ -113,3 +113,57 @@ def test_a_composite_alone_is_dense(context: Any) -> None:
     found = problem_of(op.opview)
     assert str(found).startswith("attention(2x2x8x16xf32, 2x2x8x16xf32, 2x2x8x16xf32, i64, i64 -> 2x2x8x16xf32")
     assert not any(tensor.strides for tensor in (*found.operands, *found.results))
+
+
+WIDE_ROWS = "tensor<16x96xf32>"
+BACKWARD = f"""
+  %dq, %dk, %dv, %none = "dm.composite"(%q, %q, %q, %q, %q, %level, %seed, %seed) {{kind = "attention_backward",
+      decomposition = @backward, parameters = {{bias, p = 0.0 : f64, scale = 0.25 : f64, causal = true}}}}
+      : ({Q}, {Q}, {Q}, {Q}, {Q}, {LEVEL}, tensor<i64>, tensor<i64>) -> ({Q}, {Q}, {Q}, tensor<f32>)
+  %f = tensor.empty() : tensor<2x8x2x16xf32>
+""" + "".join(
+    f"""
+  %{name}_rows = linalg.transpose ins(%{name} : {Q}) outs(%f : tensor<2x8x2x16xf32>) permutation = [0, 2, 1, 3]
+  %{name}_flat = tensor.collapse_shape %{name}_rows [[0, 1], [2, 3]] : tensor<2x8x2x16xf32> into tensor<16x32xf32>
+"""
+    for name in ("dq", "dk", "dv")
+)
+BESIDE = f"""
+  %wide = tensor.concat dim(1) %dq_flat, %dk_flat, %dv_flat
+      : (tensor<16x32xf32>, tensor<16x32xf32>, tensor<16x32xf32>) -> {WIDE_ROWS}
+"""
+
+
+def sums(name: str, matrix: str) -> str:
+    """The sums of a matrix over its rows."""
+    return f"""
+  %{name}_zero = arith.constant 0.0 : f32
+  %{name}_empty = tensor.empty() : tensor<96xf32>
+  %{name}_begin = linalg.fill ins(%{name}_zero : f32) outs(%{name}_empty : tensor<96xf32>) -> tensor<96xf32>
+  %{name} = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>],
+      iterator_types = ["reduction", "parallel"]}} ins({matrix} : {WIDE_ROWS}) outs(%{name}_begin : tensor<96xf32>) {{
+    ^bb0(%a: f32, %b: f32):
+      %c = arith.addf %a, %b : f32
+      linalg.yield %c : f32
+  }} -> tensor<96xf32>
+"""
+
+
+def test_sums_over_the_rows_of_the_gradients(context: Any) -> None:
+    arguments = f"%q: {Q}, %level: {LEVEL}, %other: {WIDE_ROWS}, %seed: tensor<i64>"
+    text = BACKWARD + BESIDE + sums("s", "%wide") + sums("t", "%wide") + sums("o", "%other")
+    whole, one, two, other = (
+        ("%wide", WIDE_ROWS),
+        ("%s", "tensor<96xf32>"),
+        ("%t", "tensor<96xf32>"),
+        ("%o", "tensor<96xf32>"),
+    )
+    found = body(arguments, text, (one, whole))
+    assert found is not None
+    assert found.problem.results[3] == TensorType("f32", (96,))
+    assert [found.problem.get(f"sums_{i}", -1) for i in range(3)] == [0, 32, 64]
+    assert found.results[3] == Place("write", 0, 0, 384)
+    assert [each.index for each in found.results[:3]] == [1, 1, 1]
+    # Of something else, and twice.
+    assert body(arguments, text, (other, whole)) is None
+    assert body(arguments, text, (one, two, whole)) is None
