@@ -18,6 +18,8 @@ from dmc.kernels.references import cross_entropy as reference
 _BOTH = "softmax_cross_entropy_both"
 _BACKWARD = "softmax_cross_entropy_backward"
 _SUM_BLOCK = 4096
+# Of an access, and of threads.
+_VECTOR, _WARP = 8, 32
 # At most this many columns after the classes fit into the last block.
 _MOST_PADDING = 4096
 
@@ -27,7 +29,9 @@ class CrossEntropyShape:
     """The static parameters. block: classes loaded at once; stages: blocks loaded ahead.
 
     width: the columns of the gradient; those after the classes become zero. whole: the classes in whole blocks; the
-    other columns are one block of `tail_block`. kept: the cache is hinted to keep the logits until they are read again.
+    other columns are one block of `tail_block`. vectors: the classes in whole vectors of 8. lanes: maxima and sums that
+    threads have apart, each of `tail_depth` columns of the last block. kept: the cache is hinted to keep the logits
+    until they are read again.
     """
 
     rows: int
@@ -40,6 +44,9 @@ class CrossEntropyShape:
     block: int
     whole: int
     tail_block: int
+    vectors: int
+    lanes: int
+    tail_depth: int
     stages: int
     kept: bool
     sum_block: int
@@ -70,6 +77,8 @@ def _shape(problem: Problem, chosen: Candidate) -> CrossEntropyShape:
     rows, classes = _logits(problem).shape
     width = _gradient(problem).shape[1]
     whole = classes // chosen["block"] * chosen["block"]
+    tail_block = max(16, 1 << max(0, width - whole - 1).bit_length())
+    lanes = min(_VECTOR * _WARP * chosen.warps, chosen["block"] if whole else tail_block)
     return CrossEntropyShape(
         rows=rows,
         classes=classes,
@@ -80,9 +89,12 @@ def _shape(problem: Problem, chosen: Candidate) -> CrossEntropyShape:
         smoothing=problem.number("label_smoothing"),
         block=chosen["block"],
         whole=whole,
-        tail_block=max(16, 1 << max(0, width - whole - 1).bit_length()),
+        tail_block=tail_block,
+        vectors=classes // _VECTOR * _VECTOR,
+        lanes=lanes,
+        tail_depth=max(1, tail_block // lanes),
         stages=chosen.stages,
-        kept=problem.kind == _BOTH and bool(chosen["kept"]),
+        kept=problem.kind == _BOTH,
         sum_block=_SUM_BLOCK,
     )
 
@@ -90,9 +102,10 @@ def _shape(problem: Problem, chosen: Candidate) -> CrossEntropyShape:
 def _candidates(problem: Problem) -> tuple[Candidate, ...]:
     if problem.kind == _BOTH:
         return (
-            candidate(block=16384, kept=1, warps=16, stages=1),
-            candidate(block=8192, kept=1, warps=16, stages=1),
-            candidate(block=16384, kept=0, warps=16, stages=1),
+            candidate(block=16384, warps=16, stages=1),
+            candidate(block=8192, warps=8, stages=1),
+            candidate(block=8192, warps=16, stages=1),
+            candidate(block=16384, warps=8, stages=1),
         )
     return (
         candidate(block=4096, warps=4, stages=2),

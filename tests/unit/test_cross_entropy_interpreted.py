@@ -31,7 +31,10 @@ def cross_entropy(rows: int, classes: int, dtype: str, **options: Parameter) -> 
 
 @FEW
 @given(
-    st.integers(2, 7), st.sampled_from([3, 4096, 5000]), st.sampled_from(["f32", "bf16"]), st.sampled_from([0.0, 0.1])
+    st.integers(2, 7),
+    st.sampled_from([3, 8, 4096, 4099, 5000, 16390]),
+    st.sampled_from(["f32", "bf16"]),
+    st.sampled_from([0.0, 0.1]),
 )
 def test_cross_entropy(rows: int, classes: int, dtype: str, smoothing: float) -> None:
     for each in cross_entropy(rows, classes, dtype, label_smoothing=smoothing):
@@ -67,6 +70,26 @@ def test_logits_may_be_as_large_as_numbers_are(most: float) -> None:
     (made,) = interpret(backward, kernel.recipe(backward, kernel.candidates(backward)[0]), given)
     assert loss.isfinite() and exact.grad is not None
     assert made.isfinite().all() and made[0, 0] < made[0, 1] and made[1, 2] < made[1, 3]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("factor", [1.0, -0.5, 1e-30])
+def test_rows_of_unusual_numbers(dtype: str, factor: float) -> None:
+    """Masked but for a few classes, far from zero on both sides, and with the largest after the last whole vector."""
+    *_, wanted = cross_entropy(6, 8195, dtype, ignore_index=-100)
+    _, logits, _ = implementation_of(wanted).sample(wanted, Draws.of(0))
+    logits[0, 7:], logits[1, :8194] = -1e9, -1e9
+    logits[2] += 3000.0
+    logits[3] += 200.0
+    logits[4] -= 3000.0
+    logits[5, 8193:] = 900.0
+    given = torch.tensor(factor), logits, torch.tensor([5, 8194, 8193, 8192, 0, 8194])
+    kernel = implementation_of(wanted)
+    _, level, made = interpret(wanted, kernel.recipe(wanted, kernel.candidates(wanted)[0]), given)
+    _, exact_level, exact = kernel.reference(wanted, given)
+    torch.testing.assert_close(level.double(), exact_level, rtol=2e-7, atol=1e-6)
+    # As exact as a level of 3000 is in f32, and a number near 1 in bf16.
+    assert (made.double() - exact).abs().max() <= (2e-4 if dtype == "f32" else 4e-3) * abs(factor)
 
 
 @pytest.mark.parametrize("target", [-7, 8197, 4096 * 1000])

@@ -123,7 +123,8 @@ def _source(body: str, function: str = "tanh") -> str:
     ],
 )
 def test_half_of_a_function_and_one(context: Any, function: str, body: str, is_share: bool) -> None:
-    assert (f"functions.share_by_{function}(" in _source(body, function)) == is_share
+    name = {"tanh": "share_by_power", "erf": "share_by_erf"}[function]
+    assert (f"functions.{name}(" in _source(body, function)) == is_share
 
 
 @pytest.mark.parametrize("function", ["tanh", "erf"])
@@ -154,7 +155,7 @@ def test_half_of_a_function_and_one_is_exact_to_f32(context: Any, function: str)
 )
 def test_a_density_beside_a_share(context: Any, body: str, is_beside_share: bool) -> None:
     source = _source(body, "erf")
-    assert ("functions.exp_beside_share(" in source) == is_beside_share
+    assert ("tl.exp2(" in source) == is_beside_share
     assert ("functions.exp(" in source) != is_beside_share
 
 
@@ -187,6 +188,52 @@ def test_the_inverse_in_a_logistic_function(context: Any, body: str, is_inverse:
     module = region(HEAD + body + TAIL)
     assert_right(module, every=False, special=True)
     assert ("functions.inverse(" in _source(body)) == is_inverse
+
+
+CUBIC = """%factor = arith.constant 0.25 : f32
+    %square = arith.mulf %a, %a : f32
+    %most = arith.mulf %square, %factor : f32
+    %sum = arith.addf %most, %c2 : f32
+    %argument = arith.mulf %a, %sum : f32
+    %t = math.tanh %argument : f32
+    """
+
+
+def test_the_coefficients_of_a_polynomial_take_up_a_factor(context: Any) -> None:
+    plain = "    %t = math.tanh %a : f32\n"
+    module = region(HEAD.replace(plain, CUBIC) + SHARE + TAIL)
+    assert_right(module, every=False, special=True)
+    generated = generate(regions_of(module)["region"])
+    numbers, one = sample(generated.problem.operands, 0)
+    (made,) = interpret(generated.problem, generated.recipes[0], (numbers * 3, one))
+    x = numbers.double() * 3
+    assert (made.double() - 0.5 * (1 + torch.tanh(x * (0.25 * x * x + 2)))).abs().max() < 3e-7
+    source = generated.recipes[0].calls[0].source
+    # -2 log₂ e · 0.25, and · 2.
+    assert "* -0.721347520444481" in source and "+ -5.77078016355585" in source
+    assert source.count(" * ") == _source("%r = arith.mulf %t, %a : f32").count(" * ") + 2
+    assert "* -2.88539008177792" in _source(SHARE)
+
+
+WITHOUT_SQUARE = """%rest = arith.subf %c1, {0} : f32
+    %p = arith.mulf {1} : f32
+    %r = arith.mulf %p, %a : f32"""
+
+
+@pytest.mark.parametrize("share", [SHARE.replace("%r =", "%s ="), LOGISTIC.replace("%l", "%s").replace("%r", "%v")])
+@pytest.mark.parametrize(
+    ("operands", "rest", "is_one"),
+    [("%s, %rest", "%s", True), ("%rest, %s", "%s", True), ("%s, %rest", "%a", False), ("%a, %rest", "%s", False)],
+)
+def test_a_share_without_its_square(context: Any, share: str, operands: str, rest: str, is_one: bool) -> None:
+    body = f"{share}\n{WITHOUT_SQUARE.format(rest, operands)}"
+    assert ("functions.without_square(" in _source(body)) == is_one
+    assert_right(region(HEAD + body + TAIL), every=False, special=True)
+
+
+def test_only_of_a_number_from_zero_to_one(context: Any) -> None:
+    body = WITHOUT_SQUARE.format("%t", "%t, %rest")
+    assert "functions.without_square(" not in _source(body)
 
 
 def test_what_a_reduction_begins_with_is_no_constant(context: Any) -> None:

@@ -57,9 +57,9 @@ FLOAT: dict[str, tuple[str, str]] = {
     "math.sqrt": ("root", "tl.sqrt_rn({})"),
     "math.tanh": ("tanh", "functions.tanh({})"),
     # Not of MLIR: see `dmc.kernels.generated.beside_one`.
-    "share by math.tanh": ("share", "functions.share_by_tanh({})"),
-    "share by math.erf": ("share", "functions.share_by_erf({})"),
-    "exp_beside_share": ("exponential", "functions.exp_beside_share({})"),
+    "share_by_power": ("share", "functions.share_by_power({})"),
+    "share_by_erf": ("share", "functions.share_by_erf({})"),
+    "without_square": ("rest", "functions.without_square({})"),
     "inverse": ("inverse", "functions.inverse({})"),
     "tanh_beside_one": ("tanh", "functions.tanh_beside_one({})"),
     "erf_beside_one": ("erf", "functions.erf_beside_one({})"),
@@ -76,6 +76,8 @@ def held_as(writer: Writer, value: Value, held: str) -> str:
     if (narrow := writer.widened.get(value.text)) is not None and narrow.held == held:
         return narrow.text
     text = f"{value.text}.to({TRITON[held]})"
+    if (value.held, held) == ("bf16", "f32") and value.variables:
+        text = f"functions.widened({value.text})"
     if held == "f32" and value.text in writer.narrowed and value.variables:
         # Pairs at once, where two conversions of each element, there and back, are slow.
         text = f"functions.nearest({writer.narrowed[value.text]})"

@@ -29,6 +29,47 @@ def share_of(op: Any) -> tuple[str, Any] | None:
     return value.name, value.operands[0]
 
 
+def shares_beside_rests(op: Any) -> list[tuple[Any, Any]]:
+    """The pairs s and t of an operation that computes s · (1 - t), where s is a share, or 1 ÷ (1 + eˣ)."""
+    if op.name != "arith.mulf":
+        return []
+    first, second = op.operands
+    return [
+        (share, rest.owner.operands[1])
+        for share, rest in ((first, second), (second, first))
+        if _is_from_zero_to_one(share) and _is_taken_from_one(rest)
+    ]
+
+
+def _is_from_zero_to_one(value: Any) -> bool:
+    is_made = not isinstance(value.owner, ir.Block)
+    return is_made and (share_of(value.owner) is not None or is_inverse_above_one(value.owner))
+
+
+def _is_taken_from_one(value: Any) -> bool:
+    is_made = not isinstance(value.owner, ir.Block)
+    return is_made and value.owner.name == "arith.subf" and constant_of(value.owner.operands[0]) == 1.0
+
+
+def factor_of(op: Any) -> int | None:
+    """The operand of a product with which a constant factor costs nothing, since the operand takes it up."""
+    return (
+        next((i for i, each in enumerate(op.operands) if takes_factor(each)), None) if op.name == "arith.mulf" else None
+    )
+
+
+def takes_factor(value: Any) -> bool:
+    """Whether a value is a constant, a product with one that is, or a sum of such: a polynomial takes up a factor in
+    its coefficients."""
+    if constant_of(value) is not None:
+        return True
+    if isinstance(value.owner, ir.Block):
+        return False
+    if value.owner.name == "arith.addf":
+        return all(map(takes_factor, value.owner.operands))
+    return factor_of(value.owner) is not None
+
+
 def is_beside_share(op: Any) -> bool:
     """Whether an exponential is of a negative multiple of a square x², as a normal distribution's density is, and only
     added to shares, times constants and x."""
@@ -36,7 +77,7 @@ def is_beside_share(op: Any) -> bool:
     if isinstance(power, ir.Block) or power.name != "arith.mulf":
         return False
     for square, number in (tuple(power.operands), tuple(power.operands)[::-1]):
-        known = _constant(number)
+        known = constant_of(number)
         is_square = not isinstance(square.owner, ir.Block) and len(set(square.owner.operands)) == 1
         if known is not None and known < 0.0 and is_square and square.owner.name == "arith.mulf":
             return _is_added_to_shares(op.results[0], square.owner.operands[0])
@@ -59,7 +100,7 @@ def _is_added_to_shares(value: Any, base: Any) -> bool:
     for reader in (use.owner.operation for use in value.uses):
         if reader.name == "arith.mulf":
             others = [each for each in reader.operands if each != value]
-            is_bounded = all(each == base or _constant(each) is not None for each in others)
+            is_bounded = all(each == base or constant_of(each) is not None for each in others)
             if not (others and is_bounded and _is_added_to_shares(reader.results[0], base)):
                 return False
         elif reader.name != "arith.addf" or not any(_is_share(each) for each in reader.operands):
@@ -74,26 +115,23 @@ def _is_share(value: Any) -> bool:
 def _is_absorbed(reader: Any, value: Any) -> bool:
     operands = list(reader.operands)
     if reader.name == "arith.addf":
-        return any(_constant(each) == 1.0 for each in operands)
+        return any(constant_of(each) == 1.0 for each in operands)
     if reader.name != "arith.mulf" or operands != [value, value]:
         return False
     (square,) = reader.results
-    return all(_is_taken_from_one(use.owner.operation, square) for use in square.uses)
-
-
-def _is_taken_from_one(reader: Any, square: Any) -> bool:
-    return reader.name == "arith.subf" and _constant(reader.operands[0]) == 1.0 and reader.operands[1] == square
+    readers = [use.owner.operation for use in square.uses]
+    return all(_is_taken_from_one(each.results[0]) and each.operands[1] == square for each in readers)
 
 
 def _beside(op: Any, name: str, number: float) -> Any | None:
     """The operation in the same body whose result one of this name combines with a number."""
     if op.name != name:
         return None
-    others = [each for each in op.operands if _constant(each) != number]
+    others = [each for each in op.operands if constant_of(each) != number]
     return others[0].owner if len(others) == 1 and not isinstance(others[0].owner, ir.Block) else None
 
 
-def _constant(value: Any) -> float | None:
+def constant_of(value: Any) -> float | None:
     """The value of a body, if it is a constant, or an element of a constant tensor of equal numbers."""
     if isinstance(value.owner, ir.Block):
         op, number = value.owner.owner, ir.BlockArgument(value).arg_number
@@ -103,6 +141,8 @@ def _constant(value: Any) -> float | None:
         value = op.operands[number]
         if isinstance(value.owner, ir.Block):
             return None
+    if value.owner.name == "arith.truncf" and str(value.type) == "f32":
+        return constant_of(value.owner.operands[0])
     if value.owner.name != "arith.constant":
         return None
     content = value.owner.attributes["value"]

@@ -36,6 +36,7 @@ _WIDTH = 120
 _GLUON = Language("ping_pong.halves({name})", "ping_pong.columns(like)")
 # A generated line with a function stands for so many more; of a piece so many are half of the instruction cache.
 _FUNCTION, _MOST_LINES = 8, 36
+_COSTLY = re.compile(r"functions\.(?!widened)")
 _NAMES = re.compile(r"[A-Za-z_]\w*")
 _ROUNDED = re.compile(r"\.to\((tl\.(?:bfloat16|float16))\)$|functions\.nearest\(\w+\)$")
 # Tiles of numbers have no place where the layout of the product is not known.
@@ -140,7 +141,7 @@ def _fitting(
 
 def _is_long(lines: Sequence[str], pieces: int) -> bool:
     """Whether two groups' code for all pieces is more than the instruction cache holds. A function is several lines."""
-    return len(lines) + _FUNCTION * sum("functions." in line for line in lines) > _MOST_LINES * pieces
+    return len(lines) + _FUNCTION * sum(bool(_COSTLY.search(line)) for line in lines) > _MOST_LINES * pieces
 
 
 def _rounded_to(lines: Sequence[str]) -> str:

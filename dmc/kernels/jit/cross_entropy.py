@@ -1,57 +1,127 @@
 """Softmax cross entropy of rows of logits, online over classes. `c` is a `CrossEntropyShape`.
 
 A row of logits is read from memory once: if its gradient is also computed, the second read hits the cache.
+
+Exponentials are powers of two. Of usual numbers one instruction makes an exponent, value · log₂ e - base: whatever base
+is rounded to, it is the same for a whole sum, or as exact as a level is in f32. In rows with others, such as those
+masked by the least number, the difference comes first, which is exact.
 """
 
 import triton
 import triton.language as tl
 
+from dmc.kernels.jit.functions import widened
+
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
+# Logits, levels and factors below these are usual.
+_USUAL_PEAK = tl.constexpr(1024.0)
+_USUAL_LEVEL = tl.constexpr(128.0)
+_USUAL_FACTOR = tl.constexpr(1e18)
+# Elements that one access moves at most.
+_VECTOR = tl.constexpr(8)
 
 
 @triton.jit
-def _online(logits, first, block: tl.constexpr, masked: tl.constexpr, peak, total, plain, c: tl.constexpr):
-    """Maximum, sum of exponentials relative to it, and sum, updated with a block of logits."""
-    column = first + tl.arange(0, block)
-    mask = column < c.classes if masked else None
+def _tile(logits, first, depth: tl.constexpr, masked: tl.constexpr, c: tl.constexpr):
+    """Logits from number `first` on, f32 [depth, lanes]; of a masked tile those in whole vectors, then -inf."""
+    column = first + tl.arange(0, depth)[:, None] * c.lanes + tl.arange(0, c.lanes)[None, :]
+    mask = column < c.vectors if masked else None
     if c.kept:
-        value = tl.load(logits + column, mask=mask, eviction_policy="evict_last").to(tl.float32)
+        value = widened(tl.load(logits + column, mask=mask, eviction_policy="evict_last"))
     else:
-        value = tl.load(logits + column, mask=mask).to(tl.float32)
-    if masked:
-        value = tl.where(column < c.classes, value, float("-inf"))
-    new_peak = tl.maximum(peak, tl.max(value, 0))
-    base = tl.where(new_peak == float("-inf"), 0.0, new_peak)
-    total = total * tl.exp2((peak - base) * LOG2_E) + tl.sum(tl.exp2((value - base) * LOG2_E), 0)
-    if c.smoothing > 0.0:
-        plain += tl.sum(tl.where(column < c.classes, value, 0.0), 0)
-    return new_peak, total, plain
+        value = widened(tl.load(logits + column, mask=mask))
+    return tl.where(column < c.vectors, value, float("-inf")) if masked else value
+
+
+@triton.jit
+def _last(logits, c: tl.constexpr):
+    """The numbers of the classes after whole vectors, which they are, and their logits, then -inf. One vector."""
+    column = c.vectors + tl.arange(0, _VECTOR)
+    is_class = column < c.classes
+    value = tl.load(logits + column, mask=is_class, other=float("-inf"))
+    return column, is_class, value.to(tl.float32)
+
+
+@triton.jit
+def _online(value, peaks, totals):
+    """Of each lane the maximum, and the sum of exponentials relative to it, updated with a tile: no value moves between
+    threads."""
+    new_peaks = tl.maximum(peaks, tl.max(value, 0))
+    bases = new_peaks * LOG2_E
+    powers = tl.exp2(tl.fma(value, LOG2_E, -bases[None, :]))
+    return new_peaks, totals * tl.exp2(peaks * LOG2_E - bases) + tl.sum(powers, 0)
+
+
+@triton.jit
+def _usual_level(logits, c: tl.constexpr):
+    """The log-sum-exp of a row, and its maximum, at least -1024. Whole tiles need no mask."""
+    peaks = tl.full([c.lanes], -_USUAL_PEAK, tl.float32)
+    totals = tl.full([c.lanes], 0.0, tl.float32)
+    for first in tl.range(0, c.whole, c.block, num_stages=c.stages):
+        peaks, totals = _online(_tile(logits, first, c.block // c.lanes, False, c), peaks, totals)
+    if c.whole < c.vectors:
+        peaks, totals = _online(_tile(logits, c.whole, c.tail_depth, True, c), peaks, totals)
+    peak = tl.max(peaks, 0)
+    if c.vectors < c.classes:
+        _, _, value = _last(logits, c)
+        peak = tl.maximum(peak, tl.max(value, 0))
+    base = peak * LOG2_E
+    total = tl.sum(totals * tl.exp2(peaks * LOG2_E - base), 0)
+    if c.vectors < c.classes:
+        total += tl.sum(tl.exp2(tl.fma(value, LOG2_E, -base)), 0)
+    # Without what the rounding of the base has added.
+    return peak + (tl.log2(total) - tl.fma(peak, LOG2_E, -base)) * LN_2, peak
+
+
+@triton.jit
+def _any_level(logits, c: tl.constexpr):
+    """The log-sum-exp of a row of any numbers."""
+    peak = tl.full([], float("-inf"), tl.float32)
+    total = tl.full([], 0.0, tl.float32)
+    for first in tl.range(0, c.classes, c.block, num_stages=c.stages):
+        column = first + tl.arange(0, c.block)
+        value = tl.load(logits + column, mask=column < c.classes, other=float("-inf")).to(tl.float32)
+        new_peak = tl.maximum(peak, tl.max(value, 0))
+        base = tl.where(new_peak == float("-inf"), 0.0, new_peak)
+        total = total * tl.exp2((peak - base) * LOG2_E) + tl.sum(tl.exp2((value - base) * LOG2_E), 0)
+        peak = new_peak
+    # As in PyTorch, a row without a finite logit has no softmax.
+    return tl.where(peak == float("-inf"), float("nan"), peak + tl.log2(total) * LN_2)
 
 
 @triton.jit
 def _level(logits, c: tl.constexpr):
-    """The log-sum-exp of a row, and the sum of its logits. Whole blocks need no mask, so that accesses are wide."""
-    peak = tl.full([], float("-inf"), tl.float32)
-    total = tl.full([], 0.0, tl.float32)
-    plain = tl.full([], 0.0, tl.float32)
-    for first in tl.range(0, c.whole, c.block, num_stages=c.stages):
-        peak, total, plain = _online(logits, first, c.block, False, peak, total, plain, c)
-    if c.whole < c.classes:
-        peak, total, plain = _online(logits, c.whole, c.tail_block, True, peak, total, plain, c)
-    # As in PyTorch, a row without a finite logit has no softmax.
-    level = tl.where(peak == float("-inf"), float("nan"), peak + tl.log2(total) * LN_2)
-    return level, plain
+    level, peak = _usual_level(logits, c)
+    if tl.abs(peak) >= _USUAL_PEAK:
+        level = _any_level(logits, c)
+    return level
 
 
 @triton.jit
-def _loss(logits, target, level, plain, c: tl.constexpr):
-    """The loss of a row: NaN for a target out of range, 0 for an ignored one."""
+def _sum(logits, c: tl.constexpr):
+    """The sum of the logits of a row."""
+    total = tl.full([c.block], 0.0, tl.float32)
+    for first in tl.range(0, c.classes, c.block, num_stages=c.stages):
+        column = first + tl.arange(0, c.block)
+        total += tl.load(logits + column, mask=column < c.classes, other=0.0).to(tl.float32)
+    return tl.sum(total, 0)
+
+
+@triton.jit
+def _picked(logits, target, c: tl.constexpr):
+    """Whether a target is a class, and its logit; of another the first one."""
     valid = (target >= 0) & (target < c.classes)
-    picked = tl.load(logits + tl.where(valid, target, 0)).to(tl.float32)
+    return valid, tl.load(logits + tl.where(valid, target, 0)).to(tl.float32)
+
+
+@triton.jit
+def _loss(logits, target, level, c: tl.constexpr):
+    """The loss of a row: NaN for a target out of range, 0 for an ignored one."""
+    valid, picked = _picked(logits, target, c)
     loss = level - picked
     if c.smoothing > 0.0:
-        loss = (1.0 - c.smoothing) * loss + c.smoothing * (level - plain / c.classes)
+        loss = (1.0 - c.smoothing) * loss + c.smoothing * (level - _sum(logits, c) / c.classes)
     return tl.where(target == c.ignore_index, 0.0, tl.where(valid, loss, float("nan")))
 
 
@@ -60,43 +130,26 @@ def forward(logits, target, logsumexp, losses, c: tl.constexpr):
     """`logsumexp` and the loss of one row."""
     row = tl.program_id(0)
     place = logits + row.to(tl.int64) * c.logits_stride
-    level, plain = _level(place, c)
+    level = _level(place, c)
     tl.store(logsumexp + row, level)
-    tl.store(losses + row, _loss(place, tl.load(target + row), level, plain, c))
+    tl.store(losses + row, _loss(place, tl.load(target + row), level, c))
 
 
 @triton.jit
-def _slope(
-    logits,
-    gradient,
-    first,
-    block: tl.constexpr,
-    masked: tl.constexpr,
-    target,
-    level,
-    factor,
-    own,
-    has_target: tl.constexpr,
-    c: tl.constexpr,
-):
-    """The gradient of a block of logits. It may replace them in place: a thread reads a logit before it writes there.
-
-    own: the share of the target in its distribution. has_target: whether the block may have it.
-    """
-    column = first + tl.arange(0, block)
-    is_class = column < c.classes if masked else None
-    mask = column < c.width if masked else None
-    value = tl.load(logits + column, mask=is_class, eviction_policy="evict_first").to(tl.float32)
-    share = tl.exp2((value - level) * LOG2_E)
+def _slopes(value, level, factor, is_usual: tl.constexpr, c: tl.constexpr):
+    """The gradients of logits, other than the target's."""
     rest: tl.constexpr = c.smoothing / c.classes
-    if has_target:
-        share -= tl.where(column == target, own, rest)
-    elif c.smoothing > 0.0:
-        share -= rest
-    change = share * factor
-    if masked:
-        change = tl.where(is_class, change, 0.0)
-    narrow = change.to(gradient.dtype.element_ty)
+    if is_usual:
+        # The factor is a power of two, too.
+        slopes = tl.exp2(tl.fma(value, LOG2_E, tl.fma(-level, LOG2_E, tl.log2(factor))))
+        return slopes - rest * factor if c.smoothing > 0.0 else slopes
+    share = tl.exp2((value - level) * LOG2_E)
+    return (share - rest if c.smoothing > 0.0 else share) * factor
+
+
+@triton.jit
+def _store(gradient, column, slopes, mask, c: tl.constexpr):
+    narrow = slopes.to(gradient.dtype.element_ty)
     if c.kept:
         tl.store(gradient + column, narrow, mask=mask, cache_modifier=".cs")
     else:
@@ -104,21 +157,44 @@ def _slope(
 
 
 @triton.jit
+def _row(logits, gradient, level, factor, is_usual: tl.constexpr, c: tl.constexpr):
+    """The gradient of a row, as if it had no target. It may replace the logits in place: a thread reads a logit before
+    it writes there."""
+    for first in tl.range(0, c.whole, c.block, num_stages=c.stages):
+        column = first + tl.arange(0, c.block)
+        value = widened(tl.load(logits + column, eviction_policy="evict_first"))
+        _store(gradient, column, _slopes(value, level, factor, is_usual, c), None, c)
+    if c.whole < c.width:
+        column = c.whole + tl.arange(0, c.tail_block)
+        is_class = column < c.vectors
+        value = widened(tl.load(logits + column, mask=is_class, eviction_policy="evict_first"))
+        slopes = tl.where(is_class, _slopes(value, level, factor, is_usual, c), 0.0)
+        last: tl.constexpr = c.vectors + _VECTOR if c.vectors < c.classes else c.vectors
+        _store(gradient, column, slopes, is_class | ((column >= last) & (column < c.width)), c)
+    if c.vectors < c.classes:
+        column, is_class, value = _last(logits, c)
+        slopes = tl.where(is_class, _slopes(value, level, factor, is_usual, c), 0.0)
+        _store(gradient, column, slopes, column < c.width, c)
+
+
+@triton.jit
 def _gradient(logits, gradient, target, level, factor, c: tl.constexpr):
+    valid, picked = _picked(logits, target, c)
     # As in PyTorch, a softmax that is NaN times no gradient is NaN.
     factor = tl.where(target == c.ignore_index, 0.0, factor)
     # And softmax times an infinite gradient, less that gradient, is NaN.
     own = tl.where(tl.abs(factor) == float("inf"), float("nan"), 1.0 - c.smoothing + c.smoothing / c.classes)
-    # Only one block has the target: the others need not compare each number.
-    near = tl.where((target >= 0) & (target < c.whole), target // c.block * c.block, c.whole).to(tl.int32)
-    for first in tl.range(0, near, c.block, num_stages=c.stages):
-        _slope(logits, gradient, first, c.block, False, target, level, factor, own, False, c)
-    if near < c.whole:
-        _slope(logits, gradient, near, c.block, False, target, level, factor, own, True, c)
-    for first in tl.range(near + c.block, c.whole, c.block, num_stages=c.stages):
-        _slope(logits, gradient, first, c.block, False, target, level, factor, own, False, c)
-    if c.whole < c.width:
-        _slope(logits, gradient, c.whole, c.tail_block, True, target, level, factor, own, True, c)
+    # Otherwise a thread that writes the gradient over the logits could overtake one that still reads the target's.
+    tl.debug_barrier()
+    is_usual = (tl.abs(level) < _USUAL_LEVEL) & (factor > 1.0 / _USUAL_FACTOR) & (factor < _USUAL_FACTOR)
+    if is_usual:
+        _row(logits, gradient, level, factor, True, c)
+    else:
+        _row(logits, gradient, level, factor, False, c)
+    # Only now, so that no block compares each number with the target.
+    tl.debug_barrier()
+    slope = (tl.exp2((picked - level) * LOG2_E) - own) * factor
+    tl.store(gradient + target, slope.to(gradient.dtype.element_ty), mask=valid)
 
 
 @triton.jit
@@ -137,12 +213,9 @@ def both(dloss, logits, target, logsumexp, losses, gradient, c: tl.constexpr):
     row = tl.program_id(0)
     wanted = tl.load(target + row)
     place = logits + row.to(tl.int64) * c.logits_stride
-    level, plain = _level(place, c)
+    level = _level(place, c)
     tl.store(logsumexp + row, level)
-    tl.store(losses + row, _loss(place, wanted, level, plain, c))
-    # Otherwise a thread that writes the gradient over the logits could overtake one that still reads its target's
-    # logit.
-    tl.debug_barrier()
+    tl.store(losses + row, _loss(place, wanted, level, c))
     factor = tl.load(dloss).to(tl.float32)
     _gradient(place, gradient + row.to(tl.int64) * c.gradient_stride, wanted, level, factor, c)
 

@@ -96,15 +96,15 @@ def erf_beside_one(x):
 
 
 @triton.jit
-def share_by_tanh(x):
-    """0.5 · (1 + tanh x), the logistic function of 2x, with an absolute error of f32 at 1."""
-    return inverse(1.0 + tl.exp2(x * (-2.0 * _LOG2_E)))
+def share_by_power(x):
+    """1 ÷ (1 + 2ˣ), of x = -2 log₂ e · y the share of tanh y, with an absolute error of f32 at 1."""
+    return inverse(1.0 + tl.exp2(x))
 
 
 @triton.jit
-def exp_beside_share(x):
-    """eˣ of x ≤ 0, with an absolute error of f32 at 1."""
-    return tl.exp2(x * _LOG2_E)
+def without_square(share):
+    """s - s², of a number from 0 to 1, by one instruction."""
+    return tl.fma(-1.0 * share, share, share)
 
 
 @triton.jit
@@ -148,6 +148,18 @@ def nearest(x):
         shl.b32 $0, $0, 16;
     """
     return tl.inline_asm_elementwise(text, "=r,=r,r,r", [x], tl.float32, is_pure=True, pack=2)
+
+
+@triton.jit
+def widened(x):
+    """The same numbers in f32. Of bf16 two are in one register, and each takes one instruction."""
+    if _INTERPRETED or x.dtype != tl.bfloat16:
+        return x.to(tl.float32)
+    text: tl.constexpr = """
+        shl.b32 $0, $2, 16;
+        and.b32 $1, $2, 0xffff0000;
+    """
+    return tl.inline_asm_elementwise(text, "=r,=r,r", [x], tl.float32, is_pure=True, pack=2)
 
 
 @triton.jit
