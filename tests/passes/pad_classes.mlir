@@ -132,3 +132,34 @@ func.func @step(%x: tensor<8x16xf32>, %w: tensor<16x67xf32>, %b: tensor<67xf32>,
   return %first#0, %second#0 : tensor<f32>, tensor<f32>
 }
 func.func private @loss(tensor<8x67xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
+
+// -----
+
+#row = affine_map<(i, j) -> (i, j)>
+
+// A weight is padded before it is narrowed, so that one kernel does both.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: %[[WIDE:[^:]+]]: tensor<16x67xf32>
+// CHECK: %[[PADDED:.*]] = tensor.pad %[[WIDE]] low[0, 0] high[0, 61]
+// CHECK: arith.constant 0.000000e+00 : f32
+// CHECK: %[[WEIGHT:.*]] = linalg.generic {{.*}} ins(%[[PADDED]] : tensor<16x128xf32>)
+// CHECK: arith.truncf
+// CHECK: linalg.matmul ins(%{{.*}}, %[[WEIGHT]]
+func.func @step(%x: tensor<8x16xbf16>, %w: tensor<16x67xf32>, %target: tensor<8xi64>) -> tensor<f32> {
+  %zero = arith.constant 0.0 : f32
+  %0 = tensor.empty() : tensor<16x67xbf16>
+  %narrow = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel", "parallel"]}
+      ins(%w : tensor<16x67xf32>) outs(%0 : tensor<16x67xbf16>) {
+    ^bb0(%a: f32, %o: bf16):
+      %b = arith.truncf %a : f32 to bf16
+      linalg.yield %b : bf16
+  } -> tensor<16x67xbf16>
+  %1 = tensor.empty() : tensor<8x67xf32>
+  %2 = linalg.fill ins(%zero : f32) outs(%1 : tensor<8x67xf32>) -> tensor<8x67xf32>
+  %p = linalg.matmul ins(%x, %narrow : tensor<8x16xbf16>, tensor<16x67xbf16>) outs(%2 : tensor<8x67xf32>)
+      -> tensor<8x67xf32>
+  %loss:2 = "dm.composite"(%p, %target) {kind = "softmax_cross_entropy", decomposition = @loss, parameters = {}}
+      : (tensor<8x67xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)
+  return %loss#0 : tensor<f32>
+}
+func.func private @loss(tensor<8x67xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<8xf32>)

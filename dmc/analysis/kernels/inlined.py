@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dmc._mlir import ir
-from dmc.analysis.kernels.casts import WIDEN, is_cast
+from dmc.analysis.kernels.casts import NARROW, WIDEN, is_cast
 from dmc.analysis.kernels.contractions import is_convolution
 from dmc.analysis.kernels.panels import is_unpacking, panels_of
 from dmc.analysis.storage.pieces import RESHAPES, is_view
@@ -31,7 +31,7 @@ class Inlined:
         """Whether an operation is part of each kernel that reads it."""
         is_inlined = self._is_for_products(op) or (not self.own and _is_for_panels(op))
         if self.own and not is_inlined:
-            is_inlined = self._is_for_convolutions(op) or self._is_for_windows(op)
+            is_inlined = self._is_for_convolutions(op) or self._is_for_windows(op) or _is_for_casts(op)
         if is_inlined:
             self.ops.add(op)
         return is_inlined
@@ -72,6 +72,12 @@ class Inlined:
         """
         uses = list(_uses(op.results[0])) if is_of_windows(op) else []
         return bool(uses) and all(reader in self.ops or _is_elementwise(reader) for reader, _ in uses)
+
+
+def _is_for_casts(op: ir.Operation) -> bool:
+    """Whether it pads what is only narrowed, as the weight of padded classes is."""
+    uses = list(op.results[0].uses) if op.name == _PAD else []
+    return bool(uses) and all(is_cast(use.owner.operation, NARROW) for use in uses)
 
 
 def _is_for_panels(op: ir.Operation) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dmc._mlir import ir
-from dmc.analysis.kernels.casts import WIDEN, is_cast
+from dmc.analysis.kernels.casts import NARROW, WIDEN, is_cast
 from dmc.analysis.kernels.layouts import permutation
 from dmc.passes.shared.slices import slice_from
 from dmc.walk import is_parallel
@@ -86,8 +86,9 @@ def _operand_dims(op: ir.Operation, dim: int) -> Mapping[int, int]:
             return {0: permutation(op)[dim], 1: dim}
         case "linalg.matmul":
             return {dim: dim, 2: dim}
-        # A widening cast is fused into the product that reads it; padding is not.
-        case "linalg.generic" if is_of_product(op.results[0]) or is_cast(op, WIDEN):
+        # A widening cast is fused into the product that reads it; padding is not. A narrowing one is a kernel in any
+        # case, of which padding becomes a part.
+        case "linalg.generic" if is_of_product(op.results[0]) or is_cast(op, WIDEN) or is_cast(op, NARROW):
             return {i: places[dim] for i, each in enumerate(_maps(op)) if dim in (places := _places(each))}
         case _:
             return {}
