@@ -46,6 +46,7 @@ SLOPE = """%s = arith.mulf %t, %t : f32
         ("%s = arith.mulf %t, %t : f32\n%r = arith.subf %s, %c1 : f32", False),
         ("%s = arith.mulf %t, %a : f32\n%r = arith.subf %c1, %s : f32", False),
         ("%s = arith.addf %t, %c1 : f32\n%r = arith.mulf %s, %t : f32", False),
+        ("%r = arith.mulf %t, %t : f32", False),
     ],
 )
 def test_its_relative_error_may_be_large_where_only_the_absolute_counts(
@@ -199,20 +200,41 @@ CUBIC = """%factor = arith.constant 0.25 : f32
     """
 
 
-def test_the_coefficients_of_a_polynomial_take_up_a_factor(context: Any) -> None:
-    plain = "    %t = math.tanh %a : f32\n"
-    module = region(HEAD.replace(plain, CUBIC) + SHARE + TAIL)
+def _of_a_share(argument: str) -> tuple[str, Any]:
+    """The source of a share of tanh of a value, and the region."""
+    module = region(HEAD.replace("    %t = math.tanh %a : f32\n", argument) + SHARE + TAIL)
+    return generate(regions_of(module)["region"]).recipes[0].calls[0].source, module
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_the_coefficients_of_a_polynomial_take_up_a_factor(context: Any, is_wide: bool) -> None:
+    constant = "%factor = arith.constant 0.25 : f32"
+    wide = "%wide = arith.constant 0.25 : f64\n%factor = arith.truncf %wide : f64 to f32"
+    source, module = _of_a_share(CUBIC.replace(constant, wide) if is_wide else CUBIC)
+    # -2 log₂ e · 0.25, and · 2.
+    assert "* -0.721347520444481" in source and "+ -5.77078016355585" in source and "* -2.885" not in source
     assert_right(module, every=False, special=True)
     generated = generate(regions_of(module)["region"])
     numbers, one = sample(generated.problem.operands, 0)
     (made,) = interpret(generated.problem, generated.recipes[0], (numbers * 3, one))
     x = numbers.double() * 3
     assert (made.double() - 0.5 * (1 + torch.tanh(x * (0.25 * x * x + 2)))).abs().max() < 3e-7
-    source = generated.recipes[0].calls[0].source
-    # -2 log₂ e · 0.25, and · 2.
-    assert "* -0.721347520444481" in source and "+ -5.77078016355585" in source
-    assert source.count(" * ") == _source("%r = arith.mulf %t, %a : f32").count(" * ") + 2
-    assert "* -2.88539008177792" in _source(SHARE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # What is summed may cancel, or what it is rounded to matters, or it may be infinite times the factor.
+        ("0.25", "-0.25"),
+        ("%square, %factor", "%a, %factor"),
+        ("%square, %factor", "%square, %read"),
+        ("0.25", "2.0e38"),
+    ],
+)
+def test_others_are_multiplied(context: Any, old: str, new: str) -> None:
+    source, module = _of_a_share(CUBIC.replace(old, new))
+    assert "* -2.88539008177792" in source
+    assert_right(module, every=False, special=True)
 
 
 WITHOUT_SQUARE = """%rest = arith.subf %c1, {0} : f32

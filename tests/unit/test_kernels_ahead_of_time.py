@@ -97,3 +97,34 @@ def test_what_no_implementation_takes_is_refused_with_its_reason() -> None:
 def test_names_are_of_one_implementation_each() -> None:
     names = [implementation.name for implementation in implementations()]
     assert names == sorted(set(names))
+
+
+LOSS = """
+import re
+from bench.kernel_cases import CASES
+from dmc.kernels.code import compile_recipe
+from dmc.kernels.implementation import implementation_of
+
+wanted = CASES["gpt2_loss_both"]
+kernel = implementation_of(wanted)
+for chosen in kernel.candidates(wanted):
+    ptx = compile_recipe(wanted, kernel.recipe(wanted, chosen)).entries[0].ptx
+    made = dict(re.findall(r"(%r\\d+), ([^;]*);", ptx))
+    code = {name: op for op, name in re.findall(r"([a-z0-9.]+)\\s+(%r\\d+),", ptx)}
+    powers = re.findall(r"ex2\\.approx\\S*\\s+%r\\d+, (%r\\d+)", ptx)
+    # What sums were relative to before, less what they are now: no product is computed anew in one instruction.
+    rescaled = [each for each in powers if code[each].startswith("sub")]
+    # Of eight lanes a thread: in the loop, in the last tile, and in the end.
+    assert len(rescaled) >= 24, (chosen, len(rescaled))
+    for each in rescaled:
+        assert any(code.get(name, "").startswith("max") for name in made[each].split(", ")), chosen
+    # Of a row: log-sum-exp and loss, then its gradient, then that of its target; in between, all threads wait.
+    stores = [each.start() for each in re.finditer("st.global", ptx)]
+    assert "bar.sync" in ptx[stores[1] : stores[2]] and "bar.sync" in ptx[stores[-2] : stores[-1]], chosen
+"""
+
+
+def test_what_only_the_machine_code_of_a_loss_shows() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", LOSS], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

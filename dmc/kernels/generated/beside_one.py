@@ -6,12 +6,15 @@ is tanh or erf.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from dmc._mlir import ir
 
 _FUNCTIONS = ("math.tanh", "math.erf")
 _ARITHMETIC = ("arith.mulf", "arith.addf", "arith.subf")
+# Times a factor it may be infinite.
+_LARGE = 1e30
 
 
 def is_beside_one(op: Any) -> bool:
@@ -47,27 +50,45 @@ def _is_from_zero_to_one(value: Any) -> bool:
 
 
 def _is_taken_from_one(value: Any) -> bool:
-    is_made = not isinstance(value.owner, ir.Block)
-    return is_made and value.owner.name == "arith.subf" and constant_of(value.owner.operands[0]) == 1.0
+    return not isinstance(value.owner, ir.Block) and _takes_from_one(value.owner)
+
+
+def _takes_from_one(op: Any) -> bool:
+    return op.name == "arith.subf" and constant_of(op.operands[0]) == 1.0
 
 
 def factor_of(op: Any) -> int | None:
-    """The operand of a product with which a constant factor costs nothing, since the operand takes it up."""
-    return (
-        next((i for i, each in enumerate(op.operands) if takes_factor(each)), None) if op.name == "arith.mulf" else None
-    )
+    """The operand of a product that takes up a constant factor at no cost: a constant, or a sum of `is_even`."""
+    if op.name != "arith.mulf":
+        return None
+    operands = list(op.operands)
+    found = [i for i, each in enumerate(operands) if abs(constant_of(each) or math.inf) < _LARGE]
+    return next(iter(found or [i for i, each in enumerate(operands) if is_even(each)]), None)
 
 
-def takes_factor(value: Any) -> bool:
-    """Whether a value is a constant, a product with one that is, or a sum of such: a polynomial takes up a factor in
-    its coefficients."""
-    if constant_of(value) is not None:
-        return True
-    if isinstance(value.owner, ir.Block):
+def is_even(value: Any) -> bool:
+    """Whether a value is a sum of constants, or of constants times squares, of one sign: its coefficients may be
+    rounded anew, since nothing cancels."""
+    if isinstance(value.owner, ir.Block) or value.owner.name != "arith.addf":
         return False
-    if value.owner.name == "arith.addf":
-        return all(map(takes_factor, value.owner.operands))
-    return factor_of(value.owner) is not None
+    signs = [_sign_of(each) for each in value.owner.operands]
+    return 0.0 not in signs and signs[0] == signs[1]
+
+
+def _sign_of(term: Any) -> float:
+    """Of a constant, or of a constant times a square; 0 for anything else."""
+    known = constant_of(term)
+    if known is None and not isinstance(term.owner, ir.Block) and term.owner.name == "arith.mulf":
+        first, second = term.owner.operands
+        known = constant_of(second) if _is_square(first) else constant_of(first) if _is_square(second) else None
+    return 0.0 if not known or abs(known) >= _LARGE else math.copysign(1.0, known)
+
+
+def _is_square(value: Any) -> bool:
+    if isinstance(value.owner, ir.Block) or value.owner.name != "arith.mulf":
+        return False
+    first, second = value.owner.operands
+    return first == second
 
 
 def is_beside_share(op: Any) -> bool:
@@ -120,7 +141,7 @@ def _is_absorbed(reader: Any, value: Any) -> bool:
         return False
     (square,) = reader.results
     readers = [use.owner.operation for use in square.uses]
-    return all(_is_taken_from_one(each.results[0]) and each.operands[1] == square for each in readers)
+    return all(_takes_from_one(each) and each.operands[1] == square for each in readers)
 
 
 def _beside(op: Any, name: str, number: float) -> Any | None:
@@ -148,4 +169,4 @@ def constant_of(value: Any) -> float | None:
     content = value.owner.attributes["value"]
     if isinstance(content, ir.DenseElementsAttr):
         return content.get_splat_value().value if content.is_splat else None
-    return content.value
+    return content.value if isinstance(content, (ir.FloatAttr, ir.IntegerAttr)) else None

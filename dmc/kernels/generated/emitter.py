@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from dmc._mlir import ir
 from dmc.kernels.generated import arithmetic, integers, words
-from dmc.kernels.generated.beside_one import (
-    constant_of,
-    factor_of,
-    is_beside_one,
-    is_beside_share,
-    is_inverse_above_one,
-    share_of,
-    shares_beside_rests,
-    takes_factor,
-)
+from dmc.kernels.generated.beside_one import is_beside_one, is_inverse_above_one
 from dmc.kernels.generated.index import ZERO, Index, Looked, linearise
 from dmc.kernels.generated.movements import MOVEMENTS
 from dmc.kernels.generated.operations import Places, at, is_parallel, maps_of, scalars, slice_of
+from dmc.kernels.generated.shortened import shortened
 from dmc.kernels.generated.value import Declined, Value, literal
 from dmc.kernels.generated.writer import Writer
 
-_LOG2_E = math.log2(math.e)
 _LOGIC = ("arith.andi", "arith.ori", "arith.xori", "arith.addi", "arith.subi", "arith.muli")
 
 
@@ -210,36 +199,10 @@ class Emitter:
         if inner.name == "tensor.extract":
             source, *numbers = inner.operands
             return self.emit(source, [self.place(self._operand(op, each, loops)) for each in numbers])
-        writer = self.writer
-        if (share := share_of(inner)) is not None:
-            function, argument = share
-            if function == "math.erf":
-                return arithmetic.float_op(writer, inner, [self._operand(op, argument, loops)], "share_by_erf")
-            exponent = self._scaled(op, argument, -2.0 * _LOG2_E, loops)
-            return arithmetic.float_op(writer, inner, [exponent], "share_by_power")
-        if inner.name == "math.exp" and is_beside_share(inner):
-            return arithmetic.float_op(
-                writer, inner, [self._scaled(op, inner.operands[0], _LOG2_E, loops)], "math.exp2"
-            )
-        for share, other in shares_beside_rests(inner):
-            # The same number may stand in the body twice.
-            if (made := self._operand(op, share, loops)).text == self._operand(op, other, loops).text:
-                return arithmetic.float_op(writer, inner, [made], "without_square")
+        short = shortened(self.writer, inner, lambda each: self._operand(op, each, loops))
+        if short is not None:
+            return short
         return self.apply(inner, [self._operand(op, each, loops) for each in inner.operands])
-
-    def _scaled(self, op: Any, value: Any, factor: float, loops: Places) -> Value:
-        """A value of a body times a number, which the coefficients of a polynomial take up."""
-        if (known := constant_of(value)) is not None:
-            return literal(known * factor, str(value.type))
-        if not takes_factor(value):
-            made = self._operand(op, value, loops)
-            return replace(made, text=self.writer.line("product", f"{made.text} * {factor!r}", made.variables))
-        taking = factor_of(value.owner)
-        values = [
-            self._scaled(op, each, factor, loops) if taking in (None, i) else self._operand(op, each, loops)
-            for i, each in enumerate(value.owner.operands)
-        ]
-        return arithmetic.float_op(self.writer, value.owner, values)
 
     def _operand(self, op: Any, value: Any, loops: Places) -> Value:
         if not isinstance(value.owner, ir.Block):

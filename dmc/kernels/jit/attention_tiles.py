@@ -144,16 +144,17 @@ def _mask_of(mask, index, c: tl.constexpr):
 @triton.jit
 def kept_and_stored(mask, seed, draw, index, place, first_row, first_column, c: tl.constexpr):
     """`kept_tile`; its packed bits are stored in `mask`, if requested."""
-    if not c.stored:
+    if c.stored:
+        dropout: tl.constexpr = c.dropout
+        row, block = blocks(dropout)
+        row, block = first_row + row, first_column // dropout.lanes + block
+        x, y, z, w = words_of(place * c.rows + row, block, tl.load(seed), tl.load(draw), dropout)
+        inside = (row < c.rows) & (block < dropout.blocks)
+        bits = packed(x, y, z, w, dropout).to(mask.dtype.element_ty)
+        tl.store(_mask_of(mask, index, c) + block * c.rows + row, bits, mask=inside)
+        return spread(x, y, z, w, dropout)
+    else:  # noqa: RET505 Triton compiles what is behind a return: tiles that are not stored may have no whole blocks.
         return kept_tile(seed, draw, place, first_row, first_column, c)
-    dropout: tl.constexpr = c.dropout
-    row, block = blocks(dropout)
-    row, block = first_row + row, first_column // dropout.lanes + block
-    x, y, z, w = words_of(place * c.rows + row, block, tl.load(seed), tl.load(draw), dropout)
-    inside = (row < c.rows) & (block < dropout.blocks)
-    bits = packed(x, y, z, w, dropout).to(mask.dtype.element_ty)
-    tl.store(_mask_of(mask, index, c) + block * c.rows + row, bits, mask=inside)
-    return spread(x, y, z, w, dropout)
 
 
 @triton.jit
@@ -161,11 +162,13 @@ def kept_as_stored(mask, seed, draw, index, place, first_row, first_column, c: t
     """`kept_tile` transposed, from what `kept_and_stored` left."""
     if not c.stored:
         return kept_tile(seed, draw, place, first_row, first_column, c).T
-    dropout: tl.constexpr = c.dropout
-    row = first_row + tl.arange(0, c.block_rows)
-    block = first_column // dropout.lanes + tl.arange(0, c.block_columns // dropout.lanes)
-    address = _mask_of(mask, index, c) + block[:, None] * c.rows + row[None, :]
-    if c.rows % c.block_rows == 0 and c.columns % c.block_columns == 0:
-        return expanded(tl.load(address), dropout)
-    inside = (block < dropout.blocks)[:, None] & (row < c.rows)[None, :]
-    return expanded(tl.load(address, mask=inside, other=0), dropout)
+    else:  # noqa: RET505
+        dropout: tl.constexpr = c.dropout
+        row = first_row + tl.arange(0, c.block_rows)
+        block = first_column // dropout.lanes + tl.arange(0, c.block_columns // dropout.lanes)
+        address = _mask_of(mask, index, c) + block[:, None] * c.rows + row[None, :]
+        if c.rows % c.block_rows == 0 and c.columns % c.block_columns == 0:
+            return expanded(tl.load(address), dropout)
+        else:  # noqa: RET505
+            inside = (block < dropout.blocks)[:, None] & (row < c.rows)[None, :]
+            return expanded(tl.load(address, mask=inside, other=0), dropout)

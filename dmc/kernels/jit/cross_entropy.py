@@ -44,34 +44,59 @@ def _last(logits, c: tl.constexpr):
 
 
 @triton.jit
-def _online(value, peaks, totals):
-    """Of each lane the maximum, and the sum of exponentials relative to it, updated with a tile: no value moves between
-    threads."""
-    new_peaks = tl.maximum(peaks, tl.max(value, 0))
-    bases = new_peaks * LOG2_E
-    powers = tl.exp2(tl.fma(value, LOG2_E, -bases[None, :]))
-    return new_peaks, totals * tl.exp2(peaks * LOG2_E - bases) + tl.sum(powers, 0)
+def _online(value, peaks, bases, totals):
+    """Of each lane the maximum, that times log₂ e, and the sum of exponentials relative to it, updated with a tile: no
+    value moves between threads.
+
+    Bases are maxima of rounded products, so that no compiler computes a product anew, exactly, where one is subtracted:
+    then the difference of two that are equal would not be 0.
+    """
+    highest = tl.max(value, 0)
+    new_bases = tl.maximum(bases, highest * LOG2_E)
+    powers = tl.exp2(tl.fma(value, LOG2_E, -new_bases[None, :]))
+    return tl.maximum(peaks, highest), new_bases, totals * tl.exp2(bases - new_bases) + tl.sum(powers, 0)
+
+
+@triton.jit
+def _plain(value, first, depth: tl.constexpr, c: tl.constexpr):
+    """The sum of each lane's logits in a tile from class number `first` on."""
+    column = first + tl.arange(0, depth)[:, None] * c.lanes + tl.arange(0, c.lanes)[None, :]
+    return tl.sum(tl.where(column < c.vectors, value, 0.0), 0)
 
 
 @triton.jit
 def _usual_level(logits, c: tl.constexpr):
-    """The log-sum-exp of a row, and its maximum, at least -1024. Whole tiles need no mask."""
+    """The log-sum-exp of a row, its maximum, at least -1024, and, to smooth labels, its sum.
+
+    Whole tiles need no mask.
+    """
     peaks = tl.full([c.lanes], -_USUAL_PEAK, tl.float32)
+    bases = tl.full([c.lanes], -_USUAL_PEAK * LOG2_E, tl.float32)
     totals = tl.full([c.lanes], 0.0, tl.float32)
+    plains = tl.full([c.lanes], 0.0, tl.float32)
+    depth: tl.constexpr = c.block // c.lanes
     for first in tl.range(0, c.whole, c.block, num_stages=c.stages):
-        peaks, totals = _online(_tile(logits, first, c.block // c.lanes, False, c), peaks, totals)
+        value = _tile(logits, first, depth, False, c)
+        peaks, bases, totals = _online(value, peaks, bases, totals)
+        if c.smoothing > 0.0:
+            plains += _plain(value, first, depth, c)
     if c.whole < c.vectors:
-        peaks, totals = _online(_tile(logits, c.whole, c.tail_depth, True, c), peaks, totals)
-    peak = tl.max(peaks, 0)
+        value = _tile(logits, c.whole, c.tail_depth, True, c)
+        peaks, bases, totals = _online(value, peaks, bases, totals)
+        if c.smoothing > 0.0:
+            plains += _plain(value, c.whole, c.tail_depth, c)
+    peak, base, plain = tl.max(peaks, 0), tl.max(bases, 0), tl.sum(plains, 0)
     if c.vectors < c.classes:
-        _, _, value = _last(logits, c)
-        peak = tl.maximum(peak, tl.max(value, 0))
-    base = peak * LOG2_E
-    total = tl.sum(totals * tl.exp2(peaks * LOG2_E - base), 0)
+        _, is_class, value = _last(logits, c)
+        highest = tl.max(value, 0)
+        peak, base = tl.maximum(peak, highest), tl.maximum(base, highest * LOG2_E)
+        plain += tl.sum(tl.where(is_class, value, 0.0), 0)
+    total = tl.sum(totals * tl.exp2(bases - base), 0)
     if c.vectors < c.classes:
         total += tl.sum(tl.exp2(tl.fma(value, LOG2_E, -base)), 0)
-    # Without what the rounding of the base has added.
-    return peak + (tl.log2(total) - tl.fma(peak, LOG2_E, -base)) * LN_2, peak
+    # Without what the rounding of the base has added. The exponential of the maximum alone is 1.
+    above = tl.log2(total) - tl.fma(peak, LOG2_E, -base)
+    return peak + tl.where(above < 0.0, 0.0, above) * LN_2, peak, plain
 
 
 @triton.jit
@@ -92,20 +117,11 @@ def _any_level(logits, c: tl.constexpr):
 
 @triton.jit
 def _level(logits, c: tl.constexpr):
-    level, peak = _usual_level(logits, c)
+    """The log-sum-exp of a row, and, to smooth labels, its sum."""
+    level, peak, plain = _usual_level(logits, c)
     if tl.abs(peak) >= _USUAL_PEAK:
         level = _any_level(logits, c)
-    return level
-
-
-@triton.jit
-def _sum(logits, c: tl.constexpr):
-    """The sum of the logits of a row."""
-    total = tl.full([c.block], 0.0, tl.float32)
-    for first in tl.range(0, c.classes, c.block, num_stages=c.stages):
-        column = first + tl.arange(0, c.block)
-        total += tl.load(logits + column, mask=column < c.classes, other=0.0).to(tl.float32)
-    return tl.sum(total, 0)
+    return level, plain
 
 
 @triton.jit
@@ -116,12 +132,12 @@ def _picked(logits, target, c: tl.constexpr):
 
 
 @triton.jit
-def _loss(logits, target, level, c: tl.constexpr):
+def _loss(logits, target, level, plain, c: tl.constexpr):
     """The loss of a row: NaN for a target out of range, 0 for an ignored one."""
     valid, picked = _picked(logits, target, c)
     loss = level - picked
     if c.smoothing > 0.0:
-        loss = (1.0 - c.smoothing) * loss + c.smoothing * (level - _sum(logits, c) / c.classes)
+        loss = (1.0 - c.smoothing) * loss + c.smoothing * (level - plain / c.classes)
     return tl.where(target == c.ignore_index, 0.0, tl.where(valid, loss, float("nan")))
 
 
@@ -130,9 +146,9 @@ def forward(logits, target, logsumexp, losses, c: tl.constexpr):
     """`logsumexp` and the loss of one row."""
     row = tl.program_id(0)
     place = logits + row.to(tl.int64) * c.logits_stride
-    level = _level(place, c)
+    level, plain = _level(place, c)
     tl.store(logsumexp + row, level)
-    tl.store(losses + row, _loss(place, tl.load(target + row), level, c))
+    tl.store(losses + row, _loss(place, tl.load(target + row), level, plain, c))
 
 
 @triton.jit
@@ -213,9 +229,9 @@ def both(dloss, logits, target, logsumexp, losses, gradient, c: tl.constexpr):
     row = tl.program_id(0)
     wanted = tl.load(target + row)
     place = logits + row.to(tl.int64) * c.logits_stride
-    level = _level(place, c)
+    level, plain = _level(place, c)
     tl.store(logsumexp + row, level)
-    tl.store(losses + row, _loss(place, wanted, level, c))
+    tl.store(losses + row, _loss(place, wanted, level, plain, c))
     factor = tl.load(dloss).to(tl.float32)
     _gradient(place, gradient + row.to(tl.int64) * c.gradient_stride, wanted, level, factor, c)
 

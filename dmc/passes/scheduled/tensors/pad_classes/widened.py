@@ -86,12 +86,16 @@ def _operand_dims(op: ir.Operation, dim: int) -> Mapping[int, int]:
             return {0: permutation(op)[dim], 1: dim}
         case "linalg.matmul":
             return {dim: dim, 2: dim}
-        # A widening cast is fused into the product that reads it; padding is not. A narrowing one is a kernel in any
-        # case, of which padding becomes a part.
-        case "linalg.generic" if is_of_product(op.results[0]) or is_cast(op, WIDEN) or is_cast(op, NARROW):
+        # A widening cast is fused into the product that reads it; padding is not. A cast that narrows an argument is a
+        # kernel in any case, of which padding becomes a part.
+        case "linalg.generic" if is_of_product(op.results[0]) or is_cast(op, WIDEN) or _narrows_an_argument(op):
             return {i: places[dim] for i, each in enumerate(_maps(op)) if dim in (places := _places(each))}
         case _:
             return {}
+
+
+def _narrows_an_argument(op: ir.Operation) -> bool:
+    return is_cast(op, NARROW) and isinstance(op.operands[0].owner, ir.Block)
 
 
 def _places(each: ir.AffineMap) -> dict[int, int]:
