@@ -202,11 +202,15 @@ def _gradient(logits, gradient, target, level, factor, c: tl.constexpr):
     own = tl.where(tl.abs(factor) == float("inf"), float("nan"), 1.0 - c.smoothing + c.smoothing / c.classes)
     # Otherwise a thread that writes the gradient over the logits could overtake one that still reads the target's.
     tl.debug_barrier()
-    is_usual = (tl.abs(level) < _USUAL_LEVEL) & (factor > 1.0 / _USUAL_FACTOR) & (factor < _USUAL_FACTOR)
-    if is_usual:
-        _row(logits, gradient, level, factor, True, c)
-    else:
+    if gradient.dtype.element_ty == tl.float32:
+        # What a level and a factor are rounded to in an exponent would show.
         _row(logits, gradient, level, factor, False, c)
+    else:
+        is_usual = (tl.abs(level) < _USUAL_LEVEL) & (factor > 1.0 / _USUAL_FACTOR) & (factor < _USUAL_FACTOR)
+        if is_usual:
+            _row(logits, gradient, level, factor, True, c)
+        else:
+            _row(logits, gradient, level, factor, False, c)
     # Only now, so that no block compares each number with the target.
     tl.debug_barrier()
     slope = (tl.exp2((picked - level) * LOG2_E) - own) * factor
