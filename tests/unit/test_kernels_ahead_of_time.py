@@ -128,3 +128,50 @@ def test_what_only_the_machine_code_of_a_loss_shows() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run([sys.executable, "-c", LOSS], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+PAIRS = """
+import importlib.util
+import tempfile
+from pathlib import Path
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+# Triton reads the sources of its functions from files.
+SOURCE = '''
+import triton
+import triton.language as tl
+from dmc.kernels.jit import functions
+
+@triton.jit
+def number(x, y):
+    tl.store(y, functions.{0}(tl.load(x)))
+
+@triton.jit
+def one(x, y):
+    place = tl.arange(0, 1)
+    tl.store(y + place, functions.{0}(tl.load(x + place)))
+
+@triton.jit
+def two(x, y):
+    place = tl.arange(0, 2)
+    tl.store(y + place, functions.{0}(tl.load(x + place)))
+'''
+for name, type_ in (("widened", "*bf16"), ("nearest", "*fp32")):
+    path = Path(tempfile.mkdtemp()) / "kernels.py"
+    path.write_text(SOURCE.format(name))
+    spec = importlib.util.spec_from_file_location("kernels", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for function in (module.number, module.one, module.two):
+        made = triton.compile(ASTSource(function, {"x": type_, "y": "*fp32"}), target=GPUTarget("cuda", 90, 32))
+        assert ("0xffff0000" in made.asm["ptx"] or "-65536" in made.asm["ptx"]) == (function is module.two), name
+"""
+
+
+def test_numbers_without_a_second_for_their_pair() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", PAIRS], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
