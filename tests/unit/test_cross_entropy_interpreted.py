@@ -95,7 +95,8 @@ def test_rows_of_unusual_numbers(dtype: str, factor: float) -> None:
         assert (own - others).norm() <= (3e-4 if dtype == "f32" else 6e-3) * others.norm() + 1e-37, row
 
 
-@pytest.mark.parametrize("peak", [2.0, 30.125, 100.3, 900.7])
+# Of the last, times log₂ e, rounding takes away more than half a unit of its last place.
+@pytest.mark.parametrize("peak", [2.0, 30.125, 100.3, 781.0])
 def test_a_row_that_is_sure_of_its_target_has_no_loss(peak: float) -> None:
     """Not even one below 0: in many tiles, with the maximum in the first, in the last, and after whole vectors."""
     forward, *_ = cross_entropy(3, 16390, "f32", ignore_index=-100)

@@ -229,6 +229,7 @@ def test_the_coefficients_of_a_polynomial_take_up_a_factor(context: Any, is_wide
         ("%square, %factor", "%a, %factor"),
         ("%square, %factor", "%square, %read"),
         ("0.25", "2.0e38"),
+        ("%sum = arith.addf %most, %c2", "%large = arith.constant 2.0e38 : f32\n%sum = arith.addf %most, %large"),
     ],
 )
 def test_others_are_multiplied(context: Any, old: str, new: str) -> None:

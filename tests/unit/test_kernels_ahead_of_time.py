@@ -52,11 +52,16 @@ assert again == code, "equal input gives equal bytes"
 """
 
 
-def test_every_family_becomes_machine_code() -> None:
+def _succeeds(program: str, *arguments: str) -> None:
+    """Runs a program in a process whose kernels are compiled."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = [sys.executable, "-c", PROGRAM, *FAMILIES]
+    command = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_family_becomes_machine_code() -> None:
+    _succeeds(PROGRAM, *FAMILIES)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -125,9 +130,7 @@ for chosen in kernel.candidates(wanted):
 
 
 def test_what_only_the_machine_code_of_a_loss_shows() -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, "-c", LOSS], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    _succeeds(LOSS)
 
 
 PAIRS = """
@@ -172,6 +175,4 @@ for name, type_ in (("widened", "*bf16"), ("nearest", "*fp32")):
 
 
 def test_numbers_without_a_second_for_their_pair() -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, "-c", PAIRS], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    _succeeds(PAIRS)

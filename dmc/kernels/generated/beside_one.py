@@ -99,8 +99,7 @@ def is_beside_share(op: Any) -> bool:
         return False
     for square, number in (tuple(power.operands), tuple(power.operands)[::-1]):
         known = constant_of(number)
-        is_square = not isinstance(square.owner, ir.Block) and len(set(square.owner.operands)) == 1
-        if known is not None and known < 0.0 and is_square and square.owner.name == "arith.mulf":
+        if known is not None and known < 0.0 and _is_square(square):
             return _is_added_to_shares(op.results[0], square.owner.operands[0])
     return False
 
