@@ -4,8 +4,9 @@
 machine, into DIRECTORY; their parameters are zero. `python -m bench.gpu_step run DIRECTORY` measures on the GPU
 machine, which needs torch, transformers, and what `dmc[cuda]` installs, and writes `bench/results/gpu_step.json`: for
 each model that was prepared, and each system, the median step (of five rounds of ten), utilisation of 989.4 TFLOP/s,
-peak memory, the host's time, and how long the first step takes to be ready. Each model has a GPU of the machine for
-itself, and all its systems run there, one after another. Batches come from the host, for PyTorch from pinned memory.
+peak memory, the host's time, and how long it takes until the first step is done, for dmc from its file. Each model has
+a GPU of the machine for itself, and all its systems run there, one after another. Batches come from the host, for
+PyTorch from pinned memory.
 
 Without dropout the losses of the first steps are compared with eager's, from the same parameters. With dropout, where
 they differ by chance, their mean is.
@@ -18,6 +19,7 @@ import functools
 import gc
 import json
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,10 +30,11 @@ from typing import Any
 import numpy as np
 import torch
 
+import dmc.runtime
 from bench.gpu_clock import clocked
 from bench.gpu_models import MODELS, empty
 from bench.gpu_peers import CLIP, DECAY, RATE, SYSTEMS, peer
-from bench.packed import PACKED, load_packed, write_packed
+from bench.packed import PACKED, read_packed, write_packed
 from bench.record import write_record
 from bench.side_by_side import run_each
 from dmc.program.tuning import CANDIDATES
@@ -181,12 +184,16 @@ def _compared(result: Result, reference: tuple[float, ...] | None) -> Result:
 
 def _dmc(model: str, dropout: float, batches: Batches, directory: Path) -> Result:
     free, _ = torch.cuda.mem_get_info()
-    begin = time.perf_counter()
-    step = load_packed((directory / case_name(model, dropout)).with_suffix(PACKED))
-    names = [spec.name for spec in step.signature.batch]
+    packed = read_packed((directory / case_name(model, dropout)).with_suffix(PACKED), start(model))
+    names = [spec.name for spec in packed.signature.batch]
     arrays = [{name: batch[name].numpy() for name in names} for batch in batches]
-    float(step.call_flat(arrays[0]))
-    ready = time.perf_counter() - begin
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "step.dmc"
+        packed.write(file)
+        begin = time.perf_counter()
+        step = dmc.runtime.load(file, device="cuda")
+        float(step.call_flat(arrays[0]))
+        ready = time.perf_counter() - begin
     state = step.state_dict()
     state["model"].update(start(model))
     step.load_state_dict({**state, "optimizer": _zero(state["optimizer"]), "step": 0})

@@ -94,6 +94,11 @@ class GraphDriver:
         self.edges = {edge: data for edge, data in self.edges.items() if node not in edge}
         return (0,)
 
+    def memset_async(self, target: int, byte: int, count: int, stream: int) -> tuple[Any, ...]:
+        """Of bytes; not into a graph."""
+        ctypes.memset(target, byte, count)
+        return (self._status("cuMemsetD8Async"),)
+
     def _status(self, name: str) -> int:
         return 700 if name == self.fails else 0
 

@@ -1,8 +1,9 @@
-"""User data (torch tensors, numpy arrays, Python numbers) as numpy arrays of an exact type."""
+"""User data (torch tensors, numpy arrays, Python numbers) as numpy arrays of an exact type; arrays as bytes."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,21 @@ def to_array(value: Any, spec: TensorSpec, place: str, error: type[DmcError]) ->
     expected = describe(spec.dtype, spec.shape)
     got = describe(mlir_name(array.dtype), array.shape)
     raise error(place, f"expected {expected}, got {got}", hint=_way_out(array, spec))
+
+
+def bytes_of(array: np.ndarray) -> np.ndarray:
+    """The bytes of an array in row-major order, without a copy where it lies so."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
+    """An array of zeros that takes up the memory of one, read-only."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+def are_zeros(array: np.ndarray) -> bool:
+    """Whether an array is one of `zeros`, which one element shows."""
+    return not any(array.strides) and not any(array[(slice(1),) * array.ndim].tobytes())
 
 
 def _scalar(value: bool | float, spec: TensorSpec) -> np.ndarray:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
 
 from dmc.errors import ArtifactError, StateError
 from dmc.program import DEVICE, STAGED, Job, device_bytes
@@ -26,7 +25,7 @@ from dmc.runtime.versions import check_runtime
 
 _MODULES = "modules/{}.vmfb"
 _IR = "ir/{}.mlir"
-_STATE = "state.safetensors"
+_STATE = "state/{}"
 _LEDGER = "ledger.json"
 _JOB = "job.bin"
 _CERTIFICATE = "certificate.json"
@@ -100,16 +99,17 @@ class Artifact:
         OSError if the file cannot be written.
         """
         check_state(self.signature.state, self.state)
-        state, zeros = store(self.signature.state, self.state)
+        state, absent = store(self.signature.state, self.state)
         manifest = {
             "versions": dict(self.versions),
             "target": self.target,
             "precision": self.precision,
             **_head(self),
-            "zeros": zeros,
+            "zeros": absent,
             "programs": {name: _head(program) for name, program in self.programs.items()},
         }
-        members = {_STATE: state, **_parts(self)}
+        members: dict[str, bytes | memoryview] = {_STATE.format(key): data for key, data in state.items()}
+        members |= _parts(self)
         for name, program in self.programs.items():
             members |= {_PROGRAM.format(name) + part: data for part, data in _parts(program).items()}
         write_container(Path(path), manifest, members)
@@ -124,7 +124,7 @@ class Artifact:
         manifest, members = read_container(Path(path))
         try:
             artifact = _from_members(manifest, members)
-        except (KeyError, TypeError, ValueError, StateError, safetensors.SafetensorError) as error:
+        except (KeyError, TypeError, ValueError, StateError) as error:
             fact = f"contains no artifact of this schema ({type(error).__name__}: {error})"
             raise ArtifactError(str(path), fact, hint="compile the step again") from error
         if to_run:
@@ -165,7 +165,7 @@ def _parts(artifact: Artifact) -> dict[str, bytes]:
 
 def _from_members(manifest: dict[str, Any], members: dict[str, bytes]) -> Artifact:
     step = _program(manifest, manifest, members)
-    state = restore(step.signature.state, members[_STATE], frozenset(manifest["zeros"]))
+    state = restore(step.signature.state, _named(members, _STATE), frozenset(manifest["zeros"]))
     check_state(step.signature.state, state)
     programs = {
         name: _program(manifest, head, _inside(members, _PROGRAM.format(name)))

@@ -137,13 +137,13 @@ class CudaStreams:
         """The stream of lane 0."""
         return self._streams[0]
 
-    def upload(self, target: int, data: bytes) -> None:
-        """Copies `data` to the device and returns when the copy is complete."""
+    def upload(self, target: int, data: bytes | np.ndarray) -> None:
+        """Copies bytes to the device and returns when the copy is complete."""
         source = np.frombuffer(data, np.uint8)
         # A plain memcpy may return before the copy is complete, and no lane waits for its stream.
         with self._reported:
             to_device = self._runtime.memcpyHostToDevice
-            self._runtime.memcpyAsync(target, source.ctypes.data, len(data), to_device, self.main.ptr)
+            self._runtime.memcpyAsync(target, source.ctypes.data, len(source), to_device, self.main.ptr)
             self.main.synchronize()
 
     def download(self, source: int, length: int) -> np.ndarray:

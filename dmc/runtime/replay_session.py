@@ -14,6 +14,7 @@ from dmc.errors import DmcError
 from dmc.program import DEVICE, HOST, Job, Program, Slot, Space
 from dmc.program.code import DeviceCode
 from dmc.program.profile import Timed
+from dmc.runtime.arrays import are_zeros, bytes_of
 from dmc.runtime.calls import Output
 from dmc.runtime.cuda_streams import CudaStreams
 from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, typed
@@ -187,7 +188,7 @@ class ReplaySession:
         if slot.range.space == HOST:
             # What is gathered is in device memory: here it is this rank's part of the room.
             source = room.ptr + self._peers.world.rank * length
-            self._device.upload(source, self._read(slot).tobytes())
+            self._device.upload(source, self._read(slot))
         self._peers.everyone.all_gather(source, room.ptr, length, "i8", stream)
         self._drain()
         parts = self._device.download(room.ptr, ranks * length)
@@ -197,11 +198,16 @@ class ReplaySession:
         """Overwrites the whole state after all queued steps; raises DmcError if the device fails."""
         self._drain()
         for slot, array in zip(self._state, arrays, strict=True):
-            data = np.ascontiguousarray(array).tobytes()
+            if not slot.range.length:
+                continue
             if slot.range.space == HOST:
-                self._in_host_memory(slot)[:] = np.frombuffer(data, np.uint8)
+                self._in_host_memory(slot)[:] = bytes_of(array)
+                continue
+            target = self._shared[DEVICE].ptr + slot.range.offset
+            if are_zeros(array):
+                self._device.fill(0, target, slot.range.length, b"\0")
             else:
-                self._device.upload(self._shared[DEVICE].ptr + slot.range.offset, data)
+                self._device.upload(target, bytes_of(array))
 
     def _allocated(self, programs: Sequence[Program]) -> dict[Space, Any]:
         """The arenas that all programs share, each as large as the largest needs it."""

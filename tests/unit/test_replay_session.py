@@ -14,6 +14,7 @@ import pytest
 from dmc.errors import DmcError
 from dmc.program import Collective, Move, Range
 from dmc.program.code import DeviceCode
+from dmc.runtime.arrays import zeros
 from dmc.runtime.cuda_streams import CudaStreams, open_device
 from tests.fake_gpu import Device, Failure, Others, session_on, take_step
 from tests.fake_graph import GraphDriver
@@ -26,6 +27,20 @@ def test_state_is_on_the_device_before_a_step_begins() -> None:
     session.write_state([np.zeros(4, np.float32)])
     take_step(session)
     assert device.calls == ["synchronize", "memcpyAsync", "synchronize", "launch", "record"]
+
+
+def test_zeros_are_not_sent_to_the_device() -> None:
+    device = Device()
+    session = session_on(device)
+    device.calls.clear()
+    session.write_state([zeros((4,), np.dtype(np.float32))])
+    assert device.calls == ["synchronize"]
+    np.testing.assert_array_equal(session.read_state(0), np.zeros(4, np.float32))
+    session.write_state([np.asfortranarray(np.arange(8, dtype=np.float32).reshape(2, 4))[1]])
+    np.testing.assert_array_equal(session.read_state(0), [4, 5, 6, 7])
+    device.driver.fails = "cuMemsetD8Async"
+    with pytest.raises(DmcError, match="cannot fill 16 bytes"):
+        session.write_state([zeros((4,), np.dtype(np.float32))])
 
 
 def test_inputs_are_sent_while_the_step_before_runs() -> None:

@@ -11,6 +11,7 @@ import msgspec
 import dmc
 from dmc.errors import DmcError
 from dmc.runtime.artifact import Artifact
+from dmc.runtime.stored_state import store
 from dmc.runtime.world.launch import World
 from dmc.runtime.world.store import TIMEOUT_S, Store
 
@@ -29,6 +30,7 @@ def facts_of(artifact: Artifact, **more: str) -> dict[str, str]:
     """The facts that must be the same on all ranks, by name. more: further facts, for example `driver="580.1"`."""
     signature = json.dumps(artifact.signature.to_json(), sort_keys=True).encode()
     certificate = artifact.certificate
+    stored, absent = store(artifact.signature.state, artifact.state)
     return {
         "dmc": dmc.__version__,
         "plan": artifact.job.digest(),
@@ -36,7 +38,7 @@ def facts_of(artifact: Artifact, **more: str) -> dict[str, str]:
         **{f"plan of the {name}": program.job.digest() for name, program in artifact.programs.items()},
         "table of costs": certificate.cost_table,
         "signature": _digest([signature]),
-        "state": _digest(array.tobytes() for array in artifact.state),
+        "state": _digest([*map(str.encode, absent), *stored.values()]),
         _RANKS: str(len(artifact.job.programs)),
         **more,
     }
@@ -88,7 +90,7 @@ def _size_hint(claim: _Claim, world: World) -> str:
     return f"start {claim.facts[_RANKS]} ranks, {compiled}"
 
 
-def _digest(parts: Iterable[bytes]) -> str:
+def _digest(parts: Iterable[bytes | memoryview]) -> str:
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
