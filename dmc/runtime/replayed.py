@@ -12,6 +12,7 @@ from dmc.errors import ArtifactError
 from dmc.program import ALIGNMENT, IN_FLIGHT, PINNED_HOST, STAGED, Slot, Space
 from dmc.program.code import DeviceCode
 from dmc.runtime.cuda_streams import CudaStreams
+from dmc.runtime.large_copies import copy_into
 from dmc.runtime.planned_memory import Places, PlannedReading, Readings, typed
 from dmc.runtime.progress import Progress
 from dmc.runtime.replay import issue
@@ -103,7 +104,7 @@ class Flight:
     def fill(self, arrays: Sequence[np.ndarray]) -> None:
         """Writes inputs, and sends them to the device; the last step that used this must be done."""
         for memory, array in zip(self._inputs, arrays, strict=True):
-            memory[...] = array
+            copy_into(memory, array)
         if self._staging is not None:
             self._staging.send()
 
