@@ -18,6 +18,7 @@ from dmc.kernels.generated import Declined
 from dmc.kernels.generated.kept import generated
 from dmc.kernels.implementation import implementation_of, implementations
 from dmc.kernels.recipe import Buffer
+from dmc.lowering.attention import attention_of
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.native_kernel import NativeKernel, Taken
 from dmc.lowering.native_steps import Compiled, compiled
@@ -25,7 +26,7 @@ from dmc.lowering.products import product_of
 from dmc.program import Job, Launch
 from dmc.program.code import CodeModule, Place, Product, Step
 from dmc.program.job import Operand, types_of
-from dmc.program.tuning import Choice, Table, algorithm_of
+from dmc.program.tuning import CUDNN, Choice, Table, algorithm_of
 
 # The default alignment of buffers of dmc's own code, in bytes.
 _ALIGNMENT = 16
@@ -68,7 +69,8 @@ def native_kernels(
         for (name, (taken, *others)), answer in zip(list(ways.items()), answers, strict=True):
             ways[name] = others
             if isinstance(answer, Compiled):
-                kernels[name] = NativeKernel(name, "triton", answer.steps, answer.scratch, taken, reasons[name])
+                by = "triton" if taken.library is None else CUDNN
+                kernels[name] = NativeKernel(name, by, answer.steps, answer.scratch, taken, reasons[name])
                 modules.update(answer.modules)
             elif not others:
                 declined[name] = answer.fact
@@ -98,7 +100,8 @@ def _measured(function: func.FuncOp, ways: Sequence[Taken], table: Table) -> Cho
     _, places = problem.apart(problem.operands)
     reads = function.type.inputs[: len(function.type.inputs) - len(places)]
     types = types_of(_operands(reads), _operands(function.type.results))
-    return table.alike(f"triton {problem.kind} {types}", [way.label for way in ways])
+    kinds, labels = (f"{by} {problem.kind} {types}" for by in ("triton", CUDNN)), [way.label for way in ways]
+    return next(filter(None, (table.alike(kind, labels) for kind in kinds)), None)
 
 
 def _operands(types: Sequence[ir.Type]) -> tuple[Operand, ...]:
@@ -192,9 +195,11 @@ def _ways(function: func.FuncOp) -> list[Taken]:
         recipes = {
             str(each): implementation.recipe(placed.problem, each) for each in implementation.candidates(placed.problem)
         }
-        return [
+        ways = [
             Taken(placed.problem, recipe, placed.operands, placed.results, label) for label, recipe in recipes.items()
         ]
+        attention = attention_of(placed)
+        return ways if attention is None else [*ways, replace(ways[0], label=CUDNN, library=attention)]
     made = generated(function)
     reads, writes = tuple(_whole("read", function.type.inputs)), tuple(_whole("write", function.type.results))
     labelled = zip(made.recipes, made.labels, strict=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dmc.kernels.problem import Problem
 from dmc.kernels.recipe import Recipe
-from dmc.program.code import Place, Step
+from dmc.program.code import Attention, Place, Step
 from dmc.program.contract import Phase, phases_of
 
 
@@ -14,7 +14,8 @@ from dmc.program.contract import Phase, phases_of
 class Taken:
     """How an implementation computes a body. reads, writes: the places of the problem's operands and results.
 
-    label: its name among the candidates.
+    label: its name among the candidates. library: the library's step that computes it instead of the recipe, where all
+    buffers are aligned.
     """
 
     problem: Problem
@@ -22,6 +23,7 @@ class Taken:
     reads: tuple[Place, ...]
     writes: tuple[Place, ...]
     label: str
+    library: Attention | None = None
 
 
 @dataclass(frozen=True)

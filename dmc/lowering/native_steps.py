@@ -15,7 +15,7 @@ from dmc.kernels.recipe import Buffer
 from dmc.kernels.workers import Request, compile_all
 from dmc.lowering.native_kernel import Taken
 from dmc.program import aligned
-from dmc.program.code import Access, Binding, CodeModule, Dispatch, Place, TensorMap
+from dmc.program.code import Access, Attention, Binding, CodeModule, Dispatch, Place, TensorMap
 from dmc.program.ptx_accesses import parameter_accesses
 
 # The element types of tensor maps.
@@ -26,7 +26,7 @@ _MAPPED: dict[str, Literal["f32", "bf16", "f16"]] = {"f32": "f32", "bf16": "bf16
 class Compiled:
     """The steps of a kernel in order, the bytes of their scratch memory, and their code by module name."""
 
-    steps: tuple[Dispatch, ...]
+    steps: tuple[Dispatch | Attention, ...]
     scratch: int
     modules: Mapping[str, CodeModule]
 
@@ -41,6 +41,10 @@ def compiled(wanted: Sequence[tuple[Taken, frozenset[Buffer]]]) -> list[Compiled
     if len(_KNOWN) > _MOST_KNOWN:
         _KNOWN.clear()
     missing = [each for each in dict.fromkeys(wanted) if each not in _KNOWN]
+    for taken, loose in missing:
+        if taken.library is not None and not loose:
+            _KNOWN[taken, loose] = Compiled((taken.library,), taken.library.workspace.length, {})
+    missing = [each for each in missing if each not in _KNOWN]
     answers = compile_all([Request(taken.problem, taken.recipe, loose) for taken, loose in missing])
     for (taken, loose), answer in zip(missing, answers, strict=True):
         _KNOWN[taken, loose] = answer if isinstance(answer, DmcError) else _as_steps(taken, answer)

@@ -158,7 +158,42 @@ class Product(msgspec.Struct, frozen=True, array_like=True, tag="product"):
         return self.left.place, self.right.place, self.result.place
 
 
-Step: TypeAlias = Dispatch | Fill | Copy | Product
+class Heads(msgspec.Struct, frozen=True, array_like=True):
+    """A tensor [batch, heads, rows, width] in memory. strides: in elements; the last is 1."""
+
+    place: Place
+    shape: tuple[int, int, int, int]
+    strides: tuple[int, int, int, int]
+
+
+class Attention(msgspec.Struct, frozen=True, array_like=True, tag="attention"):
+    """out = softmax(scale · q · kᵀ) · v by cuDNN, and the log-sum-exp of each row, f32 [batch, heads, rows, 1].
+
+    q, k, v and out are of `dtype`; k and v may have fewer heads. causal: a row sees the columns up to its own.
+    workspace: memory that the library may use.
+    """
+
+    q: Heads
+    k: Heads
+    v: Heads
+    out: Heads
+    logsumexp: Place
+    dtype: Literal["bf16", "f16"]
+    scale: float
+    causal: bool
+    workspace: Place
+
+    @property
+    def alignment(self) -> int:
+        """That of all addresses, in bytes."""
+        return 16
+
+    def places(self) -> tuple[Place, ...]:
+        """The places of q, k, v, out and the log-sum-exp."""
+        return (*(each.place for each in (self.q, self.k, self.v, self.out)), self.logsumexp)
+
+
+Step: TypeAlias = Dispatch | Fill | Copy | Product | Attention
 
 
 class CodeModule(msgspec.Struct, frozen=True, array_like=True):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from dmc.errors import ProofError
-from dmc.program.code import Binding, Copy, Dispatch, Fill, Place, Product, Role, Step
+from dmc.program.code import Attention, Binding, Copy, Dispatch, Fill, Place, Product, Role, Step
 from dmc.program.job import Job
 from dmc.program.labels import short
 from dmc.program.program import Launch
@@ -62,6 +62,9 @@ def _effect(step: Step) -> Effect:
         case Product():
             left, right, result = step.places()
             return Effect((left, right), (result, step.workspace))
+        case Attention():
+            q, k, v, out, logsumexp = step.places()
+            return Effect((q, k, v), (out, logsumexp, step.workspace))
         case Dispatch():
             return effect_of(step.bindings, step.ordered)
 

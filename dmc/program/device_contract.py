@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, combinations
 
 from dmc.errors import ProofError
-from dmc.program.code import DeviceCode, Dispatch, Fill, Place, Product, Step
+from dmc.program.code import Attention, DeviceCode, Dispatch, Fill, Place, Product, Step
 from dmc.program.contract import check_contracts, phases_of
 from dmc.program.job import Job
 from dmc.program.program import ALIGNMENT, Launch, Range
@@ -132,9 +132,9 @@ def _split_pattern(steps: Iterable[Step], launch: Launch) -> str | None:
 
 
 def _odd_matrix(steps: Iterable[Step], launch: Launch) -> str | None:
-    """A product with a matrix less aligned than declared to the library."""
+    """A step of a library with a tensor less aligned than declared to it."""
     for step in steps:
-        if isinstance(step, Product):
+        if isinstance(step, Product | Attention):
             odd = [where for where in (_range(each, launch) for each in step.places()) if where.offset % step.alignment]
             if odd:
                 return f"multiplies a matrix at byte {odd[0].offset} that is declared aligned to {step.alignment}"

@@ -22,6 +22,8 @@ TUNED, CANDIDATES = ".tuning.json", ".candidates"
 ARCHITECTURE = "sm_90"
 # The label of the first algorithm of cuBLASLt's heuristic.
 HEURISTIC = "the library's choice"
+# The label of attention by cuDNN.
+CUDNN = "cudnn"
 
 
 class Candidate(msgspec.Struct, frozen=True, array_like=True):
@@ -99,7 +101,7 @@ class Choice(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """`Kernel.key` of the kernel."""
         # Only for products of the library is its own choice among the candidates.
-        implementation = "cublaslt" if HEURISTIC in self.us else "triton"
+        implementation = "cublaslt" if HEURISTIC in self.us else CUDNN if self.label == CUDNN else "triton"
         return f"{Kernel(self.kernel, (), (), 0, 0, implementation=implementation).family} {self.types}"
 
 

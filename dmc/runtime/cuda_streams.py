@@ -12,10 +12,10 @@ import numpy as np
 
 from dmc.errors import DmcError
 from dmc.program import Collective
-from dmc.program.code import Binding, CodeModule, DeviceCode, Dispatch, Product
+from dmc.program.code import Attention, Binding, CodeModule, DeviceCode, Dispatch, Product
 from dmc.runtime.captured_graph import CapturedGraph, SmallKernels
-from dmc.runtime.cublaslt import Library, open_library
 from dmc.runtime.cuda_failures import Reported
+from dmc.runtime.libraries import Libraries
 from dmc.runtime.peer_memory import PeerMemory
 from dmc.runtime.tensor_maps import TensorMaps
 from dmc.runtime.world.channels import Channels
@@ -49,7 +49,7 @@ class CudaStreams:
         self._reported = Reported(cupy.cuda.runtime.CUDARuntimeError)
         self._streams: list[Any] = []
         self._entries: dict[tuple[str, str], Any] = {}
-        self._products: dict[Product, Any] = {}
+        self._computing = Libraries()
         self._maps: TensorMaps | None = None
         self._channels: Channels | None = None
         # The events of a capture must outlive it.
@@ -76,9 +76,7 @@ class CudaStreams:
             self._entries[key] = entry
             if dispatch.shared > _FREE_SHARED:
                 self._allow_shared(entry, dispatch)
-        products = [step for steps in code.kernels.values() for step in steps if isinstance(step, Product)]
-        if products:
-            self._products = {each: self._library.prepared(each) for each in products}
+        self._computing.prepare(code)
 
     @cached_property
     def _side(self) -> tuple[Any, Any]:
@@ -89,11 +87,6 @@ class CudaStreams:
     def _small(self) -> SmallKernels:
         """The kernels that take the place of small fills and copies in a graph."""
         return SmallKernels(*self._libraries)
-
-    @cached_property
-    def _library(self) -> Library:
-        """cuBLASLt, opened once."""
-        return open_library()
 
     def _allow_shared(self, entry: Any, dispatch: Dispatch) -> None:
         driver = self._driver
@@ -207,7 +200,11 @@ class CudaStreams:
 
     def product(self, lane: int, product: Product, pointers: list[int]) -> None:
         """See `dmc.runtime.replay.Streams`."""
-        self._products[product](*pointers, self._streams[lane].ptr)
+        self._computing.product(product, pointers, self._streams[lane].ptr)
+
+    def attention(self, lane: int, attention: Attention, pointers: list[int]) -> None:
+        """See `dmc.runtime.replay.Streams`."""
+        self._computing.attention(attention, pointers, self._streams[lane].ptr)
 
     def collective(self, lane: int, command: Collective, source: int, target: int) -> None:
         """See `dmc.runtime.replay.Streams`."""
@@ -276,7 +273,7 @@ class CudaStreams:
 
     def algorithms(self, product: Product, count: int) -> list[tuple[int, ...]]:
         """At most so many algorithms of cuBLASLt for a product, the most promising first."""
-        return self._library.algorithms(product, count)
+        return self._computing.algorithms(product, count)
 
     @property
     def name(self) -> str:
@@ -286,4 +283,4 @@ class CudaStreams:
     def versions(self) -> dict[str, str]:
         """The device's name, and the versions of what runs on it."""
         driver = self._runtime.driverGetVersion()
-        return {"device": self.name, "driver": str(driver), "cublaslt": str(self._library.version)}
+        return {"device": self.name, "driver": str(driver), **self._computing.versions()}

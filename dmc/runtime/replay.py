@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from dmc.program import Await, Collective, Launch, Move, Program, Range, Record, Space, Work
-from dmc.program.code import Copy, DeviceCode, Dispatch, Fill, Place, Product
+from dmc.program.code import Attention, Copy, DeviceCode, Dispatch, Fill, Place, Product
 
 # Called with the lane and the place of a command.
 Mark: TypeAlias = Callable[[int, int], None]
@@ -26,6 +26,9 @@ class Streams(Protocol):
 
     def product(self, lane: int, product: Product, pointers: list[int]) -> None:
         """Multiplies matrices: the first two pointers into the third, with a workspace at the fourth."""
+
+    def attention(self, lane: int, attention: Attention, pointers: list[int]) -> None:
+        """Computes attention: of the first three pointers into the next two, with a workspace at the last."""
 
     def collective(self, lane: int, command: Collective, source: int, target: int) -> None:
         """This rank's part in a movement between ranks; an address is 0 where the command names no bytes."""
@@ -118,6 +121,8 @@ def _launch(command: Launch, code: DeviceCode, bases: Mapping[Space, int], strea
                 streams.fill(command.lane, address(step.target), step.target.length, step.pattern)
             case Product():
                 streams.product(command.lane, step, list(map(address, (*step.places(), step.workspace))))
+            case Attention():
+                streams.attention(command.lane, step, list(map(address, (*step.places(), step.workspace))))
             case Copy():
                 streams.copy(command.lane, address(step.target), address(step.source), step.source.length)
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from dmc.program.code import ALGORITHM, Matrix, Place, Product
-from dmc.runtime import cuda_streams
+from dmc.runtime import libraries
 from dmc.runtime.cublaslt import Library
 from dmc.runtime.cuda_streams import CudaStreams
 
@@ -141,8 +141,8 @@ def test_another_version_of_the_library_chooses_and_says_so() -> None:
 
 
 def test_the_library_is_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    libraries = iter([SimpleNamespace(algorithms=lambda product, count: [(count,)])])
-    monkeypatch.setattr(cuda_streams, "open_library", lambda: next(libraries))
+    opened = iter([SimpleNamespace(algorithms=lambda product, count: [(count,)])])
+    monkeypatch.setattr(libraries, "open_library", lambda: next(opened))
     runtime = SimpleNamespace(CUDARuntimeError=RuntimeError)
     streams = CudaStreams(SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)), None)
     assert [streams.algorithms(PRODUCT, count) for count in (1, 2)] == [[(1,)], [(2,)]]

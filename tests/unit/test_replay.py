@@ -8,7 +8,7 @@ import pytest
 
 from dmc.errors import ArtifactError
 from dmc.program import Await, Collective, Command, Lane, Launch, Move, Program, Range, Record
-from dmc.program.code import Binding, Copy, DeviceCode, Dispatch, Fill, Place, Product
+from dmc.program.code import Attention, Binding, Copy, DeviceCode, Dispatch, Fill, Heads, Place, Product
 from dmc.runtime.replay import issue
 
 LANES = (Lane("compute", "compute"), Lane("copy_in", "copy_in"))
@@ -44,6 +44,9 @@ class Recorder:
     def product(self, lane: int, product: Product, pointers: list[int]) -> None:
         self.calls.append(("product", lane, product.left.rows, pointers))
 
+    def attention(self, lane: int, attention: Attention, pointers: list[int]) -> None:
+        self.calls.append(("attention", lane, attention.scale, pointers))
+
     def collective(self, lane: int, command: Collective, source: int, target: int) -> None:
         self.calls.append((command.kind, lane, source, target))
 
@@ -77,6 +80,18 @@ def test_steps_of_a_kernel_are_at_the_offsets_of_the_launch() -> None:
         ("launch", 0, "entry", [1100, 1204]),
         ("copy", 0, 1200, 1300, 4),
     ]
+
+
+def test_attention_has_its_pointers_in_order() -> None:
+    shape, strides = (1, 1, 2, 128), (256, 256, 128, 1)
+    heads = [Heads(Place("read", 0, 64 * number, 64), shape, strides) for number in range(3)]
+    out, level = Heads(Place("write", 0, 0, 64), shape, strides), Place("write", 1, 8, 8)
+    step = Attention(*heads, out, level, "bf16", 0.5, True, Place("scratch", 0, 16, 16))
+    at = [Range("device", offset, 512) for offset in (0, 1000, 2000, 3000)]
+    recorder = Recorder()
+    launch = Launch(0, "k", (at[0],), (at[1], at[2]), at[3])
+    issue(Program(0, {}, LANES[:1], (), (launch,)), DeviceCode({}, {"k": (step,)}), {"device": 10}, recorder)
+    assert recorder.calls == [("attention", 0, 0.5, [10, 74, 138, 1010, 2018, 3026])]
 
 
 def test_moves_and_events_go_between_lanes() -> None:
