@@ -43,14 +43,14 @@ def main() -> int:
     if options.mode == "prepare":
         prepare(options.directory, options.machine)
         return 0
-    kernels = _tuned(options.directory)
+    device, kernels = _tuned(options.directory)
     steps = {name: _Step(options.directory / f"{name}{PACKED}") for name in (OURS, CUDNN)}
     for each in (each for _ in range(ROUNDS) for each in steps.values()):
         each.run()
     ours, theirs = (np.array(step.losses[0]) for step in steps.values())
     apart = float(np.abs(theirs / ours - 1).max())
     found = {name: {"step_ms": step.ms, "losses": step.losses[0]} for name, step in steps.items()}
-    write_record(options.out, {"device": _device(), "kernels": kernels, "steps": found, "losses_apart": apart})
+    write_record(options.out, {"device": device, "kernels": kernels, "steps": found, "losses_apart": apart})
     print(f"losses differ by {apart:.1e}; ms a step: {', '.join(f'{n} {s.ms}' for n, s in steps.items())}")
     is_right = apart <= TOLERANCE and all(CUDNN in each["us"] for each in kernels)
     return 0 if is_right and all(step.repeats() for step in steps.values()) else 1
@@ -106,16 +106,18 @@ def _compiled(machine: str, tuning: Path | None) -> Any:
     )
 
 
-def _tuned(directory: Path) -> list[dict[str, Any]]:
+def _tuned(directory: Path) -> tuple[str, list[dict[str, Any]]]:
+    """The device and its versions, and what was measured of each kernel."""
     from dmc.runtime.cuda_streams import open_device
     from dmc.runtime.tuner import tune
 
     path = directory / f"{OURS}{CANDIDATES}"
     found: list[dict[str, Any]] = []
-    for _, choice, refused in tune(open_device(), Candidates.from_bytes(path.read_bytes(), str(path))):
+    device = open_device()
+    for _, choice, refused in tune(device, Candidates.from_bytes(path.read_bytes(), str(path))):
         print(choice.kernel, choice.reason(), *refused, sep="\n  ", flush=True)
         found.append({"kernel": choice.kernel, "chosen": choice.label, "us": choice.us, "refused": refused})
-    return found
+    return ", ".join(f"{name} {value}" for name, value in device.versions().items()), found
 
 
 class _Step:
@@ -140,12 +142,6 @@ class _Step:
     def repeats(self) -> bool:
         """Whether each round gave the same bits."""
         return all(each == self.losses[0] for each in self.losses)
-
-
-def _device() -> str:
-    from dmc.runtime.cuda_streams import open_device
-
-    return ", ".join(f"{name} {value}" for name, value in open_device().versions().items())
 
 
 if __name__ == "__main__":

@@ -14,6 +14,14 @@ RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parents[1] / "docs" / "performance"
 _OURS, _OTHERS = "#2a6f97", "#c0c5ce"
 _SYSTEMS = {"dmc": "dmc", "hand": "PyTorch by hand", "compile": "torch.compile", "eager": "PyTorch eager"}
+_COLORS = {"dmc": _OURS, "hand": "#8d99ae", "compile": "#adb5c3", "eager": "#d3d8e0"}
+_MODELS = {
+    "gpt2_124m": "GPT-2 124M",
+    "gpt2_355m": "GPT-2 355M",
+    "bert_large": "BERT-large",
+    "vit_b": "ViT-B/16",
+    "llama_1b": "Llama 1.1B",
+}
 _MOST_KERNELS = 14
 _STYLE: dict[Any, Any] = {"svg.hashsalt": "dmc", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 
@@ -24,17 +32,25 @@ def results(name: str) -> list[dict[str, Any]]:
 
 
 def steps() -> Figure:
-    """Milliseconds of a step on one GPU by system, the fastest run of each, with and without dropout."""
-    found = results("gpu_step")
-    figure, axes = _figure(2, "ms a step")
-    for ax, dropout in zip(axes, (0.0, 0.1), strict=True):
-        best = {
-            system: min(r["step_ms"] for r in found if (r["system"], r["dropout"]) == (system, dropout))
-            for system in _SYSTEMS
-        }
-        _bars(ax, [(_SYSTEMS[system], ms) for system, ms in best.items()], "dmc")
-        ax.set_title(f"GPT-2 124M on one H100, dropout {dropout:g}")
+    """Milliseconds of a step on one GPU by model and system, of the last run of each."""
+    found = {(r["model"], r["system"]): r["step_ms"] for r in results("gpu_step_h200") if _is_as_trained(r)}
+    figure, (ax,) = _figure(1, "ms a step")
+    height = 0.8 / len(_SYSTEMS)
+    for number, (system, name) in enumerate(_SYSTEMS.items()):
+        rows = [(place + number * height, found.get((model, system))) for place, model in enumerate(_MODELS)]
+        shown = [(place, ms) for place, ms in rows if ms is not None]
+        made = ax.barh(*zip(*shown, strict=True), height=0.9 * height, color=_COLORS[system], label=name)
+        ax.bar_label(made, fmt="%.1f", padding=3, fontsize=7)
+    ax.set_yticks([place + 1.5 * height for place in range(len(_MODELS))], _MODELS.values())
+    ax.invert_yaxis()
+    ax.legend(frameon=False)
+    ax.set_title("A training step on one H200")
     return figure
+
+
+def _is_as_trained(result: dict[str, Any]) -> bool:
+    """Whether a model of the table is measured with the dropout that it is trained with."""
+    return result["model"] in _MODELS and (result["dropout"] > 0) == (result["model"] != "llama_1b")
 
 
 def kernels() -> Figure:

@@ -1,6 +1,7 @@
 """Attention that cuDNN may compute: forward, of wide heads, without dropout and without a mask but the causal one.
 
-There it is faster than dmc's own kernel (docs/performance.md); the tuning table decides. Otherwise dmc's own is.
+There it is faster than dmc's own kernel (docs/performance.md); the tuning table decides. Where a plan does not align a
+buffer, dmc's own kernel takes its place.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dmc.program.code import Attention, Heads, Place
 _NARROW, _WIDEST = 64, 128
 # Of widths and strides, in elements: 16 bytes.
 _ALIGNMENT = 8
-# It asked for none where it was measured.
+# In bytes. The library asked for less for every shape that was measured.
 _WORKSPACE = 1 << 20
 _DTYPES: dict[str, Literal["bf16", "f16"]] = {"bf16": "bf16", "f16": "f16"}
 

@@ -56,9 +56,11 @@ def native_kernels(
             kernels[name] = _by_library(name, product, table.choices.get(kernel_key(function)))
             continue
         try:
-            ways[name] = ways_of(function)
-            if choice := _measured(function, ways[name], table):
-                ways[name].sort(key=lambda way, label=choice.label: way.label != label)
+            found = ways_of(function)
+            if choice := _measured(function, found, table):
+                found.sort(key=lambda way, label=choice.label: way.label != label)
+            # A library that may be missing is only used where it was measured.
+            ways[name] = [way for way in found if way.library is None or (choice and choice.label == way.label)]
             reasons[name] = choice.reason() if choice else UNMEASURED
         except Declined as reason:
             declined[name] = str(reason)
@@ -100,8 +102,8 @@ def _measured(function: func.FuncOp, ways: Sequence[Taken], table: Table) -> Cho
     _, places = problem.apart(problem.operands)
     reads = function.type.inputs[: len(function.type.inputs) - len(places)]
     types = types_of(_operands(reads), _operands(function.type.results))
-    kinds, labels = (f"{by} {problem.kind} {types}" for by in ("triton", CUDNN)), [way.label for way in ways]
-    return next(filter(None, (table.alike(kind, labels) for kind in kinds)), None)
+    keys = [f"{by} {problem.kind} {types}" for by in ("triton", CUDNN)]
+    return table.alike(keys, [way.label for way in ways])
 
 
 def _operands(types: Sequence[ir.Type]) -> tuple[Operand, ...]:
@@ -135,7 +137,7 @@ def as_launched(library: CodeLibrary, job: Job) -> CodeLibrary:
     for name, answer in zip(wanted, compiled(list(wanted.values())), strict=True):
         if isinstance(answer, DmcError):
             raise answer
-        native[name] = replace(native[name], steps=answer.steps)
+        native[name] = replace(native[name], steps=answer.steps, implementation="triton")
         modules.update(answer.modules)
     return replace(library, native=native, modules=modules)
 

@@ -79,7 +79,7 @@ def check_device_code(job: Job, code: DeviceCode) -> None:
                 raise ProofError("V12", f"kernel @{name}, entry {step.entry}", fact, "please report the model")
     for launch in _launches(job):
         steps = code.kernels[launch.kernel]
-        if (fact := _split_pattern(steps, launch) or _odd_matrix(steps, launch)) is not None:
+        if (fact := _split_pattern(steps, launch) or _odd_tensor(steps, launch)) is not None:
             raise ProofError("V12", f"launch of @{launch.kernel}", fact, "please report the model")
 
 
@@ -131,11 +131,11 @@ def _split_pattern(steps: Iterable[Step], launch: Launch) -> str | None:
     return None
 
 
-def _odd_matrix(steps: Iterable[Step], launch: Launch) -> str | None:
+def _odd_tensor(steps: Iterable[Step], launch: Launch) -> str | None:
     """A step of a library with a tensor less aligned than declared to it."""
     for step in steps:
         if isinstance(step, Product | Attention):
             odd = [where for where in (_range(each, launch) for each in step.places()) if where.offset % step.alignment]
             if odd:
-                return f"multiplies a matrix at byte {odd[0].offset} that is declared aligned to {step.alignment}"
+                return f"passes a library a tensor at byte {odd[0].offset} that is declared aligned to {step.alignment}"
     return None

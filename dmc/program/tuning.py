@@ -118,9 +118,9 @@ class Table(msgspec.Struct, frozen=True):
         """The union; choices of `other` take precedence."""
         return msgspec.structs.replace(self, choices={**self.choices, **other.choices})
 
-    def alike(self, key: str, labels: Collection[str]) -> Choice | None:
-        """What was measured for kernels with this `Kernel.key` and these candidates; None if choices differ."""
-        found = [each for each in self.choices.values() if each.key == key and each.us.keys() <= set(labels)]
+    def alike(self, keys: Collection[str], labels: Collection[str]) -> Choice | None:
+        """What was measured for kernels with one of these `Kernel.key` and these candidates; None if choices differ."""
+        found = [each for each in self.choices.values() if each.key in keys and each.us.keys() <= set(labels)]
         return found[0] if len({each.label for each in found}) == 1 else None
 
     def text(self) -> str:

@@ -38,7 +38,7 @@ def zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def are_zeros(array: np.ndarray) -> bool:
-    """Whether an array is one of `zeros`, which one element shows."""
+    """Whether an array is like those of `zeros`: all elements lie in the memory of one, which is zero."""
     return not any(array.strides) and not any(array[(slice(1),) * array.ndim].tobytes())
 
 

@@ -8,13 +8,14 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from dmc.errors import ArtifactError
 from dmc.runtime.atomic import replacing
+from dmc.runtime.side_by_side import side_by_side
 
 SCHEMA = 5
 MANIFEST = "manifest.json"
@@ -25,8 +26,9 @@ _LOCAL_HEADER = struct.Struct("<4s22xHH")
 # At most so many bytes are read at once; Linux reads no more than 2 GiB.
 _AT_ONCE = 1 << 30
 _THREADS = 8
-Given = TypeVar("Given")
-Made = TypeVar("Made")
+
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
 
 # The earliest time a zip can represent: a file's bytes must not depend on when it was written.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -37,7 +39,7 @@ def write_container(path: Path, manifest: Mapping[str, Any], members: Mapping[st
     Raises OSError.
     """
     names = sorted(members)
-    checksums = dict(zip(names, _side_by_side(lambda name: _checksum(members[name]), names), strict=True))
+    checksums = dict(zip(names, _in_threads(lambda name: _checksum(members[name]), names), strict=True))
     head = {"schema": SCHEMA, **manifest, "sha256": checksums}
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(_entry(MANIFEST), json.dumps(head, indent=1).encode())
@@ -78,10 +80,10 @@ _UNREADABLE = (
 )
 
 
-def _side_by_side(function: Callable[[Given], Made], given: Iterable[Given]) -> list[Made]:
-    """`function` of each, in threads: reading and hashing keep a processor busy, and hold no lock of Python's."""
+def _in_threads(function: Callable[[_Given], _Made], given: Sequence[_Given]) -> list[_Made]:
+    """`function` of each: reading and hashing keep a processor busy, and hold no lock of Python's."""
     with ThreadPoolExecutor(_THREADS) as threads:
-        return list(threads.map(function, given))
+        return side_by_side(threads, function, given)
 
 
 def _checksum(data: bytes | memoryview) -> str:
@@ -111,7 +113,7 @@ def _members(path: Path, archive: zipfile.ZipFile, file: IO[bytes]) -> dict[str,
     # The manifest has no checksum of ours.
     manifest = {name: archive.read(name) for name in names if name == MANIFEST}
     others = [each for each in archive.infolist() if each.filename != MANIFEST]
-    contents = _side_by_side(lambda entry: _content(file.fileno(), entry), others)
+    contents = _in_threads(lambda entry: _content(file.fileno(), entry), others)
     return manifest | dict(zip((each.filename for each in others), contents, strict=True))
 
 
@@ -157,6 +159,6 @@ def _verify(path: Path, manifest: dict[str, Any], members: dict[str, bytes]) -> 
         raise ArtifactError(str(path), f"{MANIFEST} has no checksums", hint=_RESTORE)
     if different := sorted(set(checksums) ^ set(members)):
         raise ArtifactError(str(path), f"members and manifest disagree about {', '.join(different)}", hint=_RESTORE)
-    for name, checksum in zip(members, _side_by_side(_checksum, members.values()), strict=True):
+    for name, checksum in zip(members, _in_threads(_checksum, [*members.values()]), strict=True):
         if checksum != checksums[name]:
             raise ArtifactError(str(path), f"checksum of {name} does not match", hint=_RESTORE)

@@ -17,7 +17,7 @@ def open_cudnn() -> Cudnn:
     """The library on the current device. Raises DmcError where it is not installed."""
     try:
         return Cudnn(importlib.import_module("cudnn"))
-    except (ImportError, OSError, RuntimeError) as error:
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
         hint = "pip install 'dmc[cudnn]', or compile with a tuning table in which it was not chosen"
         raise DmcError("device 'cuda'", f"requires cuDNN for attention ({error})", hint) from error
 
@@ -27,6 +27,8 @@ class Cudnn:
 
     def __init__(self, bindings: Any) -> None:
         self._cudnn = bindings
+        # The frontend's own, and what its checks and other versions of it raise.
+        self._errors = bindings.cudnnGraphNotSupportedError, RuntimeError, ValueError, TypeError, AttributeError
         self._handle = bindings.create_handle()
 
     def prepared(self, attention: Attention) -> Attend:
@@ -36,15 +38,18 @@ class Cudnn:
         """
         try:
             graph, tensors = self._built(attention)
-        except (self._cudnn.cudnnGraphNotSupportedError, RuntimeError) as error:
+        except self._errors as error:
             raise self._refused(f"cannot compute {attention.dtype} {list(attention.q.shape)} ({error})") from error
         if (size := graph.get_workspace_size()) > attention.workspace.length:
             raise self._refused(f"needs a workspace of {size} bytes, and has {attention.workspace.length}")
 
         def attend(pointers: list[int], stream: int) -> None:
             *buffers, workspace = pointers
-            self._cudnn.set_stream(handle=self._handle, stream=stream)
-            graph.execute(dict(zip(tensors, buffers, strict=True)), workspace, handle=self._handle)
+            try:
+                self._cudnn.set_stream(handle=self._handle, stream=stream)
+                graph.execute(dict(zip(tensors, buffers, strict=True)), workspace, handle=self._handle)
+            except self._errors as error:
+                raise self._refused(f"fails for {attention.dtype} {list(attention.q.shape)} ({error})") from error
 
         return attend
 

@@ -22,7 +22,8 @@ class Libraries:
         """Prepares the steps of `code`. Raises DmcError where a product cannot be computed; attention, when it is."""
         steps = [step for steps in code.kernels.values() for step in steps]
         self._products |= {step: self._cublaslt.prepared(step) for step in steps if isinstance(step, Product)}
-        self._attentions |= {step: self._attention(step) for step in steps if isinstance(step, Attention)}
+        attentions = dict.fromkeys(step for step in steps if isinstance(step, Attention))
+        self._attentions |= {step: self._attention(step) for step in attentions}
 
     def product(self, product: Product, pointers: list[int], stream: int) -> None:
         """See `dmc.runtime.replay.Streams`."""

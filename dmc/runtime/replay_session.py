@@ -201,7 +201,7 @@ class ReplaySession:
             if not slot.range.length:
                 continue
             if slot.range.space == HOST:
-                self._in_host_memory(slot)[:] = bytes_of(array)
+                self._in_host_memory(slot)[:] = 0 if are_zeros(array) else bytes_of(array)
                 continue
             target = self._shared[DEVICE].ptr + slot.range.offset
             if are_zeros(array):

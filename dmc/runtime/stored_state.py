@@ -6,6 +6,7 @@ A fresh step has two moments of Adam for each parameter, all zero: two thirds of
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from math import prod
 
 import numpy as np
 
@@ -36,6 +37,8 @@ def restore(specs: Specs, stored: Mapping[str, bytes], absent: Collection[str]) 
 
     Raises ValueError for tensors that `specs` does not name or that have another size, KeyError for missing ones.
     """
+    if twice := sorted({*stored} & {*absent}):
+        raise ValueError(f"{', '.join(twice)} is stored, and said to be zero")
     if unknown := sorted({*stored, *absent} - {state_key(spec) for spec in specs}):
         raise ValueError(f"the state contains {', '.join(unknown)}, which the signature does not name")
     return tuple(_restored(spec, stored, absent) for spec in specs)
@@ -45,4 +48,7 @@ def _restored(spec: StateSpec, stored: Mapping[str, bytes], absent: Collection[s
     key, dtype = state_key(spec), dtype_of(spec.dtype).numpy
     if key in absent:
         return zeros(spec.shape, dtype)
-    return np.frombuffer(stored[key], dtype).reshape(spec.shape)
+    data, expected = stored[key], prod(spec.shape) * dtype.itemsize
+    if len(data) != expected:
+        raise ValueError(f"{spec.name} has {len(data)} bytes, and the signature says {expected}")
+    return np.frombuffer(data, dtype).reshape(spec.shape)

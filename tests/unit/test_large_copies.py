@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import numpy as np
@@ -24,6 +27,26 @@ def test_copies(shape: tuple[int, ...], name: str, order: Literal["C", "F"], mon
     copy_into(target[..., 1], source)
     np.testing.assert_array_equal(target[..., 1], source)
     assert (target[..., 0] == np.ones((), dtype)).all(), "what lies between is unchanged"
+
+
+def test_a_process_that_is_forked_copies_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_copies, "_LARGE", 1)
+    copy_into(np.zeros(8), np.ones(8))
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        copy_into(target := np.zeros(8), np.ones(8))
+        os._exit(0 if target.all() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_when_python_starts_no_threads_one_copies_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_copies, "_LARGE", 1)
+    ended = ThreadPoolExecutor(1)
+    ended.shutdown()
+    monkeypatch.setattr(large_copies, "_threads", lambda: ended)
+    copy_into(target := np.zeros((8, 2)), np.ones((8, 2)))
+    assert target.all()
 
 
 def test_an_error_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:

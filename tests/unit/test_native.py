@@ -148,7 +148,7 @@ def test_the_library_is_told_how_matrices_are_aligned(library: CodeLibrary, offs
     assert isinstance(step, Product)
     assert step.alignment == alignment
     promised = replace(code, kernels={"product": (replace(step, alignment=64),)})
-    with pytest.raises(ProofError, match=r"V12: multiplies a matrix at byte .* that is declared aligned to 64"):
+    with pytest.raises(ProofError, match=r"V12: passes a library a tensor at byte .* that is declared aligned to 64"):
         check_device_code(_product(offset + 2), promised)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from dmc.errors import DmcError
 from dmc.program import Move, Range
+from dmc.runtime.arrays import zeros
 from tests.fake_gpu import Device, Failure, Others, session_on, take_step
 
 
@@ -27,6 +28,12 @@ def test_state_in_host_memory_is_there_once_for_all_calls() -> None:
         assert device.calls == ["synchronize"]
     np.testing.assert_array_equal(held, [1, 2, 3, 4])
     session.close()
+
+
+def test_zeros_in_host_memory() -> None:
+    session = session_on(Device(), space="host")
+    session.write_state([zeros((4,), np.dtype(np.float32))])
+    np.testing.assert_array_equal(session.read_state(0), np.zeros(4, np.float32))
 
 
 def test_state_in_host_memory_is_gathered_from_the_device() -> None:
