@@ -55,7 +55,9 @@ def _is_as_trained(result: dict[str, Any]) -> bool:
 
 def kernels() -> Figure:
     """What the kernels of a step take, and the least that they could take."""
-    rows = sorted(results("gpu_profile"), key=lambda row: -row["us"])[:_MOST_KERNELS]
+    path = RESULTS / "gpu_profile_h200.json"
+    found = json.loads(path.read_text(encoding="utf-8"))["models"]["gpt2_124m_dropout"]["results"]
+    rows = sorted(found, key=lambda row: -row["us"])[:_MOST_KERNELS]
     figure, (ax,) = _figure(1, "ms in a step")
     places = [(row["kernel"].rpartition("_")[0], row["label"].removeprefix("transformer.")) for row in rows]
     names = [name if label.startswith("#") else f"{name}: {label}" for name, label in places]
@@ -64,7 +66,7 @@ def kernels() -> Figure:
     ax.set_yticks(range(len(rows)), names)
     ax.invert_yaxis()
     ax.legend(frameon=False)
-    figure.suptitle("GPT-2 124M with dropout on one H100: the longest kernels")
+    figure.suptitle("GPT-2 124M with dropout on one H200: the longest kernels")
     return figure
 
 
@@ -131,14 +133,6 @@ def _figure(count: int, label: str) -> tuple[Figure, Sequence[Any]]:
 def _axes(figure: Figure, count: int) -> Iterator[Any]:
     for place in range(count):
         yield figure.add_subplot(1, count, place + 1)
-
-
-def _bars(ax: Any, values: Sequence[tuple[str, float]], ours: str) -> None:
-    names = [name for name, _ in values]
-    colors = [_OURS if name == ours else _OTHERS for name in names]
-    made = ax.barh(names, [value for _, value in values], color=colors)
-    ax.bar_label(made, fmt="%.1f", padding=3)
-    ax.invert_yaxis()
 
 
 if __name__ == "__main__":

@@ -84,9 +84,9 @@ def test_steps_of_a_kernel_are_at_the_offsets_of_the_launch() -> None:
 
 def test_attention_has_its_pointers_in_order() -> None:
     shape, strides = (1, 1, 2, 128), (256, 256, 128, 1)
-    heads = [Heads(Place("read", 0, 64 * number, 64), shape, strides) for number in range(3)]
+    q, k, v = (Heads(Place("read", 0, 64 * number, 64), shape, strides) for number in range(3))
     out, level = Heads(Place("write", 0, 0, 64), shape, strides), Place("write", 1, 8, 8)
-    step = Attention(*heads, out, level, "bf16", 0.5, True, Place("scratch", 0, 16, 16))
+    step = Attention(q, k, v, out, level, "bf16", 0.5, True, Place("scratch", 0, 16, 16))
     at = [Range("device", offset, 512) for offset in (0, 1000, 2000, 3000)]
     recorder = Recorder()
     launch = Launch(0, "k", (at[0],), (at[1], at[2]), at[3])
