@@ -178,6 +178,9 @@ def test_its_accesses_are_checked() -> None:
     beyond = replace(STEP, v=replace(STEP.v, place=Place("read", 2, 0, BYTES + 1)))
     with pytest.raises(ProofError, match=r"V12"):
         check_device_code(_job(), DeviceCode({}, {"attention_0": (beyond,)}))
+    wider = replace(STEP, workspace=Place("scratch", 0, 0, (1 << 20) + 1))
+    with pytest.raises(ProofError, match=r"V12"):
+        check_device_code(_job(), DeviceCode({}, {"attention_0": (wider,)}))
     partly = replace(STEP, logsumexp=Place("write", 1, 0, LEVEL - 4))
     with pytest.raises(ProofError, match=r"V12"):
         check_device_code(_job(), DeviceCode({}, {"attention_0": (partly,)}))

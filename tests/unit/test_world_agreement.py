@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from dmc.errors import DmcError
-from dmc.runtime.world.agreement import agree
+from dmc.runtime.arrays import zeros
+from dmc.runtime.world.agreement import agree, facts_of
+from tests.artifacts import artifact_of
 from tests.unit.test_world_store import stores
 
 FACTS = {"plan": "a" * 64, "code": "b" * 64, "number of ranks": "3"}
@@ -69,3 +73,21 @@ def test_another_number_of_ranks_is_told_before_a_missing_device(ranks: str, com
         f"  the step was compiled for {compiled_for}; torchrun has started 2",
     ]
     assert lines[2].startswith(f"  hint: {hint}") and "mesh=dmc.Mesh(dp=2)" in lines[2]
+
+
+def test_the_state_is_a_fact_by_tensor() -> None:
+    artifact = artifact_of()
+    known = {spec.name: array for spec, array in zip(artifact.signature.state, artifact.state, strict=True)}
+
+    def fact(**changed: np.ndarray) -> str:
+        state = tuple((known | {name.replace("_", "."): each for name, each in changed.items()}).values())
+        return facts_of(dataclasses.replace(artifact, state=state))["state"]
+
+    assert fact() == fact(weight=known["weight"].copy())
+    assert fact() != fact(weight=2 * known["weight"])
+    # Which tensor is zero counts, and not how its zeros are held.
+    zero, ones = np.zeros(2, np.float32), np.ones(2, np.float32)
+    assert fact(bias=zero) == fact(bias=zeros((2,), zero.dtype))
+    # All between the two are zero, too.
+    none = zeros((2,), known["scale"].dtype)
+    assert fact(scale=none, bias=zero, bias_momentum=ones) != fact(scale=none, bias=ones, bias_momentum=zero)
