@@ -13,7 +13,9 @@ from bench.gpu_models import MODELS
 RATE, DECAY, CLIP = 1e-4, 0.1, 1.0
 # A vocabulary that is a multiple of 64: products over it are aligned.
 _PADDED = 50304
-SYSTEMS = ("eager", "compile", "max-autotune", "hand")
+SYSTEMS = ("eager", "compile", "max-autotune", "hand", "xla")
+# Those that only have some models.
+FEW_MODELS = {"hand", "xla"}
 Step = Callable[[dict[str, torch.Tensor]], torch.Tensor]
 
 

@@ -1,4 +1,4 @@
-"""A whole training step on one GPU, in bf16 with f32 state: dmc beside PyTorch, in one run.
+"""A whole training step on one GPU, in bf16 with f32 state: dmc beside PyTorch, and GPT-2 beside JAX, in one run.
 
 `python -m bench.gpu_step prepare DIRECTORY` compiles each model for CUDA, and the candidates for its kernels, on any
 machine, into DIRECTORY; their parameters are zero. `python -m bench.gpu_step run DIRECTORY` measures on the GPU
@@ -33,7 +33,7 @@ import torch
 import dmc.runtime
 from bench.gpu_clock import clocked
 from bench.gpu_models import MODELS, empty
-from bench.gpu_peers import CLIP, DECAY, RATE, SYSTEMS, peer
+from bench.gpu_peers import CLIP, DECAY, FEW_MODELS, RATE, SYSTEMS, peer
 from bench.packed import PACKED, read_packed, write_packed
 from bench.record import write_record
 from bench.side_by_side import run_each
@@ -82,7 +82,7 @@ def main() -> int:
     cases = [case for case in cases if (options.directory / case_name(*case)).with_suffix(PACKED).exists()]
     results = [result for part in _side_by_side(cases, options) for result in part]
     write_record(options.out, {"device": torch.cuda.get_device_name(), "results": results})
-    is_whole = len(results) >= len(cases) * len(set(options.systems) - {"hand"})
+    is_whole = len(results) >= len(cases) * len(set(options.systems) - FEW_MODELS)
     return 0 if is_whole and all(result["agrees"] is not False for result in results) else 1
 
 
@@ -154,11 +154,9 @@ def run(model: str, dropout: float, systems: Sequence[str], directory: Path) -> 
     results: list[Result] = []
     for system in systems:
         try:
-            result = (
-                _dmc(model, dropout, batches, directory) if system == "dmc" else _peer(system, model, dropout, batches)
-            )
+            result = _of(system, model, dropout, batches, directory)
         except KeyError:
-            continue  # Only some models have a form by hand.
+            continue  # Only some models have forms by hand.
         except Exception:
             # Whatever it is, the other systems are measured.
             traceback.print_exc()
@@ -180,6 +178,15 @@ def _compared(result: Result, reference: tuple[float, ...] | None) -> Result:
         return replace(result, agrees=abs(sum(result.losses) / len(result.losses) - wanted) <= BY_CHANCE * wanted)
     errors = [abs(a - b) / abs(b) for a, b in zip(result.losses, reference, strict=True)]
     return replace(result, agrees=max(errors) <= TOLERANCE)
+
+
+def _of(system: str, model: str, dropout: float, batches: Batches, directory: Path) -> Result:
+    """The measurement of a system. Raises KeyError if it does not have the model."""
+    if system == "dmc":
+        return _dmc(model, dropout, batches, directory)
+    if system == "xla":
+        return _xla(model, dropout, batches)
+    return _peer(system, model, dropout, batches)
 
 
 def _dmc(model: str, dropout: float, batches: Batches, directory: Path) -> Result:
@@ -228,6 +235,23 @@ def _peer(system: str, model: str, dropout: float, batches: Batches) -> Result:
     torch.cuda.reset_peak_memory_stats()
     result = _measured(model, system, dropout, tuple(losses), ready, run)
     return replace(result, peak_bytes=torch.cuda.max_memory_allocated())
+
+
+def _xla(model: str, dropout: float, batches: Batches) -> Result:
+    from bench.gpu_xla import SIZES, XlaStep
+
+    begin = time.perf_counter()
+    step = XlaStep(SIZES[model], start(model), dropout, (RATE, DECAY, CLIP))
+    arrays = [{name: value.numpy() for name, value in batch.items()} for batch in batches]
+
+    def run(index: int) -> Any:
+        return step(arrays[index % BATCHES])
+
+    losses = [float(run(0))]
+    ready = time.perf_counter() - begin
+    losses += [float(run(index)) for index in range(1, COMPARED)]
+    result = _measured(model, "xla", dropout, tuple(losses), ready, run)
+    return replace(result, peak_bytes=step.peak_bytes())
 
 
 def _measured(
