@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -105,35 +106,63 @@ def _loss(
 
     layers, heads = sizes
     narrow = {name: each.astype(jnp.bfloat16) for name, each in parameters.items()}
-    keys = iter(jax.random.split(key, 1 + 2 * layers))
-
-    def dropped(x: Any) -> Any:
-        drawn = next(keys)
-        kept = jax.random.bernoulli(drawn, 1 - dropout, x.shape) if dropout else True
-        return jnp.where(kept, x / (1 - dropout), 0).astype(x.dtype)
-
-    def normal(x: Any, name: str) -> Any:
-        wide = x.astype(jnp.float32)
-        mean = wide.mean(-1, keepdims=True)
-        scaled = (wide - mean) * jax.lax.rsqrt(((wide - mean) ** 2).mean(-1, keepdims=True) + 1e-5)
-        return (scaled * parameters[f"{name}.weight"] + parameters[f"{name}.bias"]).astype(jnp.bfloat16)
-
-    def linear(x: Any, name: str) -> Any:
-        return x @ narrow[f"{name}.weight"] + narrow[f"{name}.bias"]
-
+    net = _Network(parameters, narrow, heads, attention, dropout, iter(jax.random.split(key, 1 + 2 * layers)))
     table = narrow["transformer.wte.weight"]
-    x = dropped(table[tokens] + narrow["transformer.wpe.weight"][: tokens.shape[1]])
+    x = net.dropped(table[tokens] + narrow["transformer.wpe.weight"][: tokens.shape[1]])
     for layer in range(layers):
-        own = f"transformer.h.{layer}"
-        parts = linear(normal(x, f"{own}.ln_1"), f"{own}.attn.c_attn")
-        q, k, v = (each.reshape(*x.shape[:2], heads, -1) for each in jnp.split(parts, 3, -1))
-        mixed = jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation=attention)
-        x = x + dropped(linear(mixed.reshape(x.shape), f"{own}.attn.c_proj"))
-        grown = jax.nn.gelu(linear(normal(x, f"{own}.ln_2"), f"{own}.mlp.c_fc"), approximate=True)
-        x = x + dropped(linear(grown, f"{own}.mlp.c_proj"))
-    logits = (normal(x, "transformer.ln_f")[:, :-1] @ table.T).astype(jnp.float32)
+        x = net.block(x, f"transformer.h.{layer}")
+    logits = (net.normal(x, "transformer.ln_f")[:, :-1] @ table.T).astype(jnp.float32)
     logits = jnp.where(jnp.arange(len(table)) < classes, logits, -jnp.inf)
     target = labels[:, 1:]
     chosen = jnp.take_along_axis(logits, jnp.maximum(target, 0)[..., None], -1)[..., 0]
     counted = target != _IGNORED
     return jnp.where(counted, jax.nn.logsumexp(logits, -1) - chosen, 0).sum() / counted.sum()
+
+
+@dataclass(frozen=True)
+class _Network:
+    """The parts of the forward pass. narrow: the parameters in bf16. keys: of the draws, in their order."""
+
+    parameters: Tree
+    narrow: Tree
+    heads: int
+    attention: str | None
+    dropout: float
+    keys: Iterator[Any]
+
+    def block(self, x: Any, name: str) -> Any:
+        """One layer, of this name."""
+        import jax
+        import jax.numpy as jnp
+
+        parts = self.linear(self.normal(x, f"{name}.ln_1"), f"{name}.attn.c_attn")
+        q, k, v = (each.reshape(*x.shape[:2], self.heads, -1) for each in jnp.split(parts, 3, -1))
+        mixed = jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation=self.attention)
+        x = x + self.dropped(self.linear(mixed.reshape(x.shape), f"{name}.attn.c_proj"))
+        grown = jax.nn.gelu(self.linear(self.normal(x, f"{name}.ln_2"), f"{name}.mlp.c_fc"), approximate=True)
+        return x + self.dropped(self.linear(grown, f"{name}.mlp.c_proj"))
+
+    def dropped(self, x: Any) -> Any:
+        """`x` with dropout."""
+        import jax
+        import jax.numpy as jnp
+
+        key = next(self.keys)
+        if not self.dropout:
+            return x
+        kept = jax.random.bernoulli(key, 1 - self.dropout, x.shape)
+        return jnp.where(kept, x / (1 - self.dropout), 0).astype(x.dtype)
+
+    def normal(self, x: Any, name: str) -> Any:
+        """Layer norm, in f32, rounded to bf16."""
+        import jax
+        import jax.numpy as jnp
+
+        wide = x.astype(jnp.float32)
+        centred = wide - wide.mean(-1, keepdims=True)
+        scaled = centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        return (scaled * self.parameters[f"{name}.weight"] + self.parameters[f"{name}.bias"]).astype(jnp.bfloat16)
+
+    def linear(self, x: Any, name: str) -> Any:
+        """x · weight + bias, as `transformers` stores weights of GPT-2: [in, out]."""
+        return x @ self.narrow[f"{name}.weight"] + self.narrow[f"{name}.bias"]
