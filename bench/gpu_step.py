@@ -191,7 +191,10 @@ def _of(system: str, model: str, dropout: float, batches: Batches, directory: Pa
 
 def _dmc(model: str, dropout: float, batches: Batches, directory: Path) -> Result:
     free, _ = torch.cuda.mem_get_info()
-    packed = read_packed((directory / case_name(model, dropout)).with_suffix(PACKED), start(model))
+    path = (directory / case_name(model, dropout)).with_suffix(PACKED)
+    own = [spec.name for spec in read_packed(path).signature.state if spec.role == "parameter"]
+    # A tied parameter is among those at the start by each of its names.
+    packed = read_packed(path, {name: start(model)[name] for name in own})
     names = [spec.name for spec in packed.signature.batch]
     arrays = [{name: batch[name].numpy() for name in names} for batch in batches]
     with tempfile.TemporaryDirectory() as place:

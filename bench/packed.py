@@ -28,18 +28,17 @@ def write_packed(artifact: Artifact, path: Path) -> None:
 
 
 def read_packed(path: Path, parameters: Mapping[str, np.ndarray] | None = None) -> Artifact:
-    """The step with its parameters out of these, by default of zero; the optimizer's state is zero. The proof is
-    checked; unpickling trusts the file. Raises ValueError where parameters are missing.
+    """The step with these parameters, by default of zero; the optimizer's state is zero. The proof is checked;
+    unpickling trusts the file. Raises ValueError for parameters of other names.
     """
     loaded: tuple[Artifact, dict[str, np.ndarray]] = pickle.loads(gzip.decompress(path.read_bytes()))
     artifact, kept = loaded
     artifact.certificate.check(artifact.job, artifact.modules, artifact.code)
     specs = artifact.signature.state
     own = {spec.name for spec in specs if spec.role == "parameter"}
-    if parameters is not None:
-        if missing := own - set(parameters):
-            raise ValueError(f"{path}: parameters are missing: {sorted(missing)}")
-        kept = {**{name: parameters[name] for name in own}, **kept}
+    if parameters is not None and set(parameters) != own:
+        raise ValueError(f"{path}: has other parameters: {sorted(own ^ set(parameters))}")
+    kept = {**(parameters or {}), **kept}
     state = (kept[s.name] if s.name in kept else zeros(s.shape, dtype_of(s.dtype).numpy) for s in specs)
     return replace(artifact, state=tuple(state))
 
