@@ -61,17 +61,25 @@ def _bert_large(dropout: float) -> nn.Module:
     return transformers.BertForMaskedLM(config).train()
 
 
-def _llama(_: float) -> nn.Module:
-    config = transformers.LlamaConfig(
-        vocab_size=32000,
-        hidden_size=2048,
-        intermediate_size=5632,
-        num_hidden_layers=22,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        use_cache=False,
-    )
-    return transformers.LlamaForCausalLM(config).train()
+def llama(layers: int, heads: int, groups: int) -> Model:
+    """A Llama of width 2048 on 4 × 2048 tokens. groups: the heads of keys and values."""
+    width, inner, classes, length = 2048, 5632, 32000, 2048
+
+    def build(_: float) -> nn.Module:
+        config = transformers.LlamaConfig(
+            vocab_size=classes,
+            hidden_size=width,
+            intermediate_size=inner,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=groups,
+            use_cache=False,
+        )
+        return transformers.LlamaForCausalLM(config).train()
+
+    weights = layers * (width * (2 * width + 2 * width * groups // heads) + 3 * width * inner) + classes * width
+    flops = _flops(weights, 4 * length, layers, width, length, True)
+    return Model(build, lambda seed: labelled(seed, 4, length, classes), flops, dropout=0.0)
 
 
 def _vit(dropout: float) -> nn.Module:
@@ -113,12 +121,7 @@ MODELS: Mapping[str, Model] = {
         lambda seed: masked_batch(seed, 32, 512, 30522, 103),
         _flops(24 * 12 * 1024**2 + 1024**2 + 30522 * 1024, 16384, 24, 1024, 512, False),
     ),
-    "llama_1b": Model(
-        _llama,
-        lambda seed: labelled(seed, 4, 2048, 32000),
-        _flops(22 * (2048 * (2 * 2048 + 2 * 512) + 3 * 2048 * 5632) + 32000 * 2048, 8192, 22, 2048, 2048, True),
-        dropout=0.0,
-    ),
+    "llama_1b": llama(22, 32, 8),
     "vit_b": Model(
         _vit,
         _images,

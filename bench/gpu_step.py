@@ -32,7 +32,7 @@ import torch
 
 import dmc.runtime
 from bench.gpu_clock import clocked
-from bench.gpu_models import MODELS, empty
+from bench.gpu_models import MODELS
 from bench.gpu_peers import CLIP, DECAY, FEW_MODELS, RATE, SYSTEMS, peer
 from bench.packed import PACKED, read_packed, write_packed
 from bench.record import write_record
@@ -120,32 +120,21 @@ def _side_by_side(cases: Sequence[tuple[str, float]], options: argparse.Namespac
 
 def prepare(model: str, dropout: float, directory: Path, machine: str, tuning: Path | None) -> None:
     """Compiles a model and the candidates for its kernels, and prints how long that took and how large they are."""
-    import dmc
-    from dmc.api import compile_artifact
+    from bench.gpu_compiled import compiled
     from dmc.cli.tune import write_candidates
 
     begin = time.perf_counter()
-    artifact = compile_artifact(
-        empty(MODELS[model].build(dropout)),
-        loss=MODELS[model].loss,
-        optimizer=dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, clip_grad_norm=CLIP),
-        example=MODELS[model].batch(0),
-        precision="bf16-mixed",
-        target="cuda",
-        machine=machine,
-        tuning=tuning,
-        verify=False,
-    )
+    artifact = compiled(MODELS[model], dropout, machine, tuning)
     left = [name for name, kernel in artifact.job.kernels.items() if kernel.implementation == "iree"]
     if left:
         raise SystemExit(f"{model}: left to IREE: {', '.join(left)}")
     path = directory / case_name(model, dropout)
     write_packed(artifact, path.with_suffix(PACKED))
-    compiled = time.perf_counter() - begin
+    step_s = time.perf_counter() - begin
     write_candidates(artifact, path.with_suffix(CANDIDATES))
-    tuned = time.perf_counter() - begin - compiled
+    candidates_s = time.perf_counter() - begin - step_s
     sizes = (f"{each.name} {each.stat().st_size / 1e6:.1f} MB" for each in sorted(directory.glob(f"{path.name}.*")))
-    print(f"{path.name}: {compiled:.0f} s, {tuned:.0f} s; {', '.join(sizes)}", flush=True)
+    print(f"{path.name}: {step_s:.0f} s, {candidates_s:.0f} s; {', '.join(sizes)}", flush=True)
 
 
 def run(model: str, dropout: float, systems: Sequence[str], directory: Path) -> Iterator[list[Result]]:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from bench.gpu_clock import clocked
+from bench.gpu_models import llama
 from bench.gpu_steps import drawn_state
 from bench.packed import PACKED, load_packed, write_packed
 from bench.record import write_record
@@ -26,7 +27,7 @@ from dmc.program.tuning import CANDIDATES, CUDNN, TUNED, Candidates, Choice, Tab
 
 RESULTS = Path(__file__).parent / "results" / "gpu_wide_heads.json"
 OURS, ROUNDS, STEPS = "dmc", 3, 6
-BATCH, TOKENS, CLASSES = 4, 2048, 32000
+MODEL = llama(6, 16, 4)
 # Of a loss in bf16: six steps of rounding each.
 TOLERANCE = 2e-3
 
@@ -58,10 +59,11 @@ def main() -> int:
 
 def prepare(directory: Path, machine: str) -> None:
     """Compiles the step with dmc's attention, its candidates, and the step with cuDNN's."""
+    from bench.gpu_compiled import compiled
     from dmc.cli.tune import write_candidates
 
     begin = time.perf_counter()
-    ours = _compiled(machine, None)
+    ours = compiled(MODEL, 0.0, machine, None)
     write_packed(ours, directory / f"{OURS}{PACKED}")
     found = write_candidates(ours, directory / f"{OURS}{CANDIDATES}")
     wide = [each for each in found.tunables if CUDNN in (candidate.label for candidate in each.candidates)]
@@ -69,41 +71,12 @@ def prepare(directory: Path, machine: str) -> None:
     table = directory / f"{CUDNN}{TUNED}"
     chosen = {each.key: Choice(each.kernel, types_of(each.reads, each.writes), CUDNN, {CUDNN: 1.0}) for each in wide}
     Table(chosen).write(table)
-    theirs = _compiled(machine, table)
+    theirs = compiled(MODEL, 0.0, machine, table)
     by = [name for name, kernel in theirs.job.kernels.items() if kernel.implementation == CUDNN]
     if len(by) != len(wide) or not by:
         raise SystemExit(f"by cuDNN are {by}, expected {[each.kernel for each in wide]}")
     write_packed(theirs, directory / f"{CUDNN}{PACKED}")
     print(f"{', '.join(by)} by cuDNN; {time.perf_counter() - begin:.0f} s")
-
-
-def _compiled(machine: str, tuning: Path | None) -> Any:
-    import transformers
-
-    import dmc
-    from bench.gpu_models import empty, labelled
-    from bench.gpu_peers import CLIP, DECAY, RATE
-    from dmc.api import compile_artifact
-
-    config = transformers.LlamaConfig(
-        vocab_size=CLASSES,
-        hidden_size=2048,
-        intermediate_size=5632,
-        num_hidden_layers=6,
-        num_attention_heads=16,
-        num_key_value_heads=4,
-        use_cache=False,
-    )
-    return compile_artifact(
-        empty(transformers.LlamaForCausalLM(config).train()),
-        optimizer=dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, clip_grad_norm=CLIP),
-        example=labelled(0, BATCH, TOKENS, CLASSES),
-        precision="bf16-mixed",
-        target="cuda",
-        machine=machine,
-        tuning=tuning,
-        verify=False,
-    )
 
 
 def _tuned(directory: Path) -> tuple[str, list[dict[str, Any]]]:
@@ -132,9 +105,8 @@ class _Step:
         """A round, from the same parameters and batches as every other."""
         step = load_packed(self._path)
         step.load_state_dict(drawn_state(step))
-        random = np.random.default_rng(0)
-        tokens = [random.integers(0, CLASSES, (BATCH, TOKENS)) for _ in range(STEPS)]
-        batches = [{spec.name: each for spec in step.signature.batch} for each in tokens]
+        drawn = (MODEL.batch(seed) for seed in range(STEPS))
+        batches = [{spec.name: each[spec.name].numpy() for spec in step.signature.batch} for each in drawn]
         self.losses.append([float(step.call_flat(batch)) for batch in batches])
         self.ms.append(round(clocked(lambda index: step.call_flat(batches[index % STEPS]))[0], 3))
         step.close()
