@@ -8,6 +8,7 @@
 * evaluation: the forward pass in eval mode alone, as a program beside a step
 * differentiate: forward, loss and backward as one graph
 * update: the optimizer as a graph
+* assembly: a graph of parts, each traced once
 * decompositions: what remains after differentiation, as operations that torch-mlir lowers well
 * linalg: graphs → linalg on tensors
 * link: both halves joined into `@step`

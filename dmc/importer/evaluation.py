@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.functional_tensor import dispatch_functionalize
 
 from dmc._mlir import ir
 from dmc.errors import ImportFailure
@@ -17,7 +16,7 @@ from dmc.importer.capture.capture import Capture, Loss, capture
 from dmc.importer.capture.checks import check_traced
 from dmc.importer.capture.indices import index_bounds
 from dmc.importer.capture.own_loss import OwnLoss
-from dmc.importer.differentiate import Gradients, arranged, forward_of, results_of, select, trace
+from dmc.importer.differentiate import Gradients, arranged, forward_of, results_of, select, trace_functional
 from dmc.importer.forward.precision import Precision
 from dmc.importer.linalg.lowering import TorchModule
 from dmc.importer.step import ImportedStep, batch_specs, computing_in_f32, output_specs
@@ -92,7 +91,7 @@ def _traced(captured: Capture, mixed: bool) -> Gradients:
     scalars = [torch.zeros([], dtype=torch.int64) for _ in range(2)]
     arguments = [*(captured.state[name].detach() for name in names), *scalars, *(t for _, t in captured.batch)]
     with torch.no_grad():
-        graph = trace(dispatch_functionalize(evaluate), arguments)
+        graph = trace_functional(captured, evaluate, arguments)
     check_traced(graph)
     return select(graph, names, [])
 

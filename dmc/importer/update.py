@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, fx
-from torch.fx import traceback
 
 from dmc.importer import origin
+from dmc.importer.assembly import Assembly
 from dmc.importer.composites.optimizer_update import update_op
 from dmc.importer.decompositions.nonfinite import is_finite
-from dmc.importer.differentiate import trace
 from dmc.optim import OWN_COUNT, Optimizer, Plan, Slot
 
 update_ops = torch.ops.dmc
@@ -46,44 +45,31 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], written: dict[str, T
     Where `guard` is not zero and the loss (or, with clipping, the gradient norm) is not finite, nothing changes.
     """
     names, done = list(parameters), plan.steps_done(parameters)
-    slots_of = {name: plan.slots(name, tuple(parameters[name].shape), done) for name in names}
+    slots_of = {name: tuple(plan.slots(name, tuple(parameters[name].shape), done)) for name in names}
     slots = {f"{name}.{slot.name}": slot for name in names for slot in slots_of[name]}
-    tensors = [parameters[name] for name in names]
-
-    def update(*flat: Tensor) -> list[Tensor]:
-        groups = _split(flat, [len(names), len(names), len(slots), len(written), len(written), 4])
-        old, gradients, state, old_written, new_written, (step, loss_value, lr, guard) = groups
-        rates = [lr[index] for index in range(len(plan.groups))]
-        finite = is_finite(loss_value.float())
-        clip = torch.ones([])
-        if plan.clip_grad_norm is not None:
-            norm = global_norm(gradients)
-            finite = finite & is_finite(norm)
-            clip = (plan.clip_grad_norm / (norm + 1e-6)).clamp(max=1.0)
-        apply = finite | (guard == 0)
-        prepared = [_Group.of(each, step, rate, clip, apply) for each, rate in zip(plan.groups, rates, strict=True)]
-        remaining = iter(state)
-        new_parameters: list[Tensor] = []
-        new_slots: list[Tensor] = []
-        for name, parameter, gradient in zip(names, old, gradients, strict=True):
-            own = {slot.name: next(remaining) for slot in slots_of[name]}
-            with _noted(name):
-                result = prepared[plan.group_of[name]].update(parameter, gradient, own)
-            new_parameters.append(result[0])
-            new_slots.extend(result[1:])
-        results = {**dict(zip(written, new_written, strict=True)), **dict(zip(names, new_parameters, strict=True))}
-        for name, before in zip(written, old_written, strict=True):
-            results[name] = update_ops.optimizer_update_keep(before, results[name], apply)
-        kept = [results[name] for name in written if name not in parameters]
-        ends = [step + apply.to(torch.int64), finite.to(torch.int32)]
-        return [*(results[name] for name in names), *new_slots, *kept, *ends]
-
-    step = torch.zeros([], dtype=torch.int64)
-    scalars = [step, torch.zeros([], dtype=loss), torch.zeros([len(plan.groups)]), torch.zeros([], dtype=torch.int32)]
-    slot_tensors = [first_value(slot, parameters[name]) for name in names for slot in slots_of[name]]
-    inputs = [tensor.detach() for tensor in [*tensors, *tensors, *slot_tensors, *written.values(), *written.values()]]
-    with _noted("optimizer"):
-        return Update(trace(update, [*inputs, *scalars]), slots, done)
+    graph = Assembly()
+    old, gradients = ({name: graph.argument(parameters[name]) for name in names} for _ in range(2))
+    own = {name: [graph.argument(first_value(slot, parameters[name])) for slot in slots_of[name]] for name in names}
+    before, results = ({name: graph.argument(each) for name, each in written.items()} for _ in range(2))
+    types = ((torch.int64, ()), (loss, ()), (torch.float32, (len(plan.groups),)), (torch.int32, ()))
+    step, value, rates, guard = [graph.argument(torch.zeros(shape, dtype=each)) for each, shape in types]
+    squares = [] if plan.clip_grad_norm is None else _sum_of_squares(graph, gradients)
+    given = [step, value, guard, *squares]
+    apply, clip, *ends = graph.call("shared", partial(_shared, plan.clip_grad_norm), given, _OPTIMIZER)
+    of_groups = [
+        graph.call(("group", index), partial(_of_group, optimizer, index), [step, rates, clip], _OPTIMIZER)
+        for index, optimizer in enumerate(plan.groups)
+    ]
+    for name in names:
+        index, kept = plan.group_of[name], slots_of[name]
+        update = partial(_updated, plan.groups[index], kept)
+        given = [old[name], gradients[name], *own[name], apply, *of_groups[index]]
+        results[name], *own[name] = graph.call(("update", index, kept), update, given, _place(name))
+    for name in written:
+        (results[name],) = graph.call("keep", _kept, [before[name], results[name], apply], _OPTIMIZER)
+    others = [results[name] for name in written if name not in parameters]
+    new_slots = [slot for name in names for slot in own[name]]
+    return Update(graph.finished([*(results[name] for name in names), *new_slots, *others, *ends]), slots, done)
 
 
 def first_value(slot: Slot, parameter: Tensor) -> Tensor:
@@ -104,63 +90,64 @@ def _zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
     return np.frombuffer(mmap.mmap(-1, size), dtype).reshape(shape)
 
 
-@contextmanager
-def _noted(name: str) -> Generator[None]:
-    """Attributes operations to the update of parameter `name`; "optimizer" for shared ones."""
-    before = traceback.current_meta
-    traceback.current_meta = {**before, "custom": {origin.META_KEY: origin.Origin(name, "", 0, "update")}}
-    try:
-        yield
-    finally:
-        traceback.current_meta = before
+def _place(name: str) -> origin.Origin:
+    """The update of parameter `name`; "optimizer" for what parameters share."""
+    return origin.Origin(name, "", 0, "update")
 
 
-def global_norm(tensors: list[Tensor]) -> Tensor:
-    """The 2-norm, f32 [], of all `tensors` together."""
-    total = torch.zeros([])
-    for tensor in tensors:
-        total = update_ops.sum_of_squares(tensor, total)
-    return total.sqrt()
+_OPTIMIZER = _place("optimizer")
 
 
-@dataclass(frozen=True)
-class _Group:
-    """A parameter group in one step: `scalars` are computed once for all of its parameters that count with `step`."""
-
-    optimizer: Optimizer
-    lr: Tensor
-    clip: Tensor
-    apply: Tensor
-    scalars: tuple[Tensor, ...]
-
-    @staticmethod
-    def of(optimizer: Optimizer, step: Tensor, lr: Tensor, clip: Tensor, apply: Tensor) -> _Group:
-        # Ascent is descent of the negative.
-        clip = -clip if optimizer.maximize else clip
-        return _Group(optimizer, lr, clip, apply, optimizer.scalars((step + 1).float(), lr))
-
-    def update(self, parameter: Tensor, gradient: Tensor, slots: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-        """(new parameter, new slots…)"""
-        scalars, counted = self.scalars, ()
-        if (own := slots.get(OWN_COUNT)) is not None:
-            scalars = self.optimizer.scalars((own + 1).float(), self.lr)
-            counted = (own + self.apply.to(torch.int64),)
-        shape = tuple(parameter.shape)
-        optimizer = self.optimizer.for_type(torch.finfo(parameter.dtype).eps)
-        numbers = [slots[slot.name] for slot in optimizer.slots(shape) if slot.dtype]
-        advanced = optimizer.advance(numbers, scalars)
-        kept = [torch.where(self.apply, new, old) for new, old in zip(advanced, numbers, strict=True)]
-        tensors = [slots[slot.name] for slot in optimizer.slots(shape) if not slot.dtype]
-        shared = (self.clip, self.lr, self.apply, *scalars, *advanced)
-        op = update_op(optimizer, shape, len(scalars) + len(advanced))
-        results = op(parameter, gradient, *tensors, *shared, *optimizer.constants().values())
-        return (*(results if tensors else (results,)), *kept, *counted)
+def _sum_of_squares(graph: Assembly, gradients: Mapping[str, fx.Node]) -> list[fx.Node]:
+    """f32 [], over all gradients; nothing where there are none."""
+    total: list[fx.Node] = []
+    for gradient in gradients.values():
+        total = graph.call("squares", _added_squares, [gradient, *total], _OPTIMIZER)
+    return total
 
 
-def _split(flat: tuple[Tensor, ...], sizes: list[int]) -> list[list[Tensor]]:
-    parts: list[list[Tensor]] = []
-    start = 0
-    for size in sizes:
-        parts.append(list(flat[start : start + size]))
-        start += size
-    return parts
+def _added_squares(gradient: Tensor, *total: Tensor) -> list[Tensor]:
+    return [update_ops.sum_of_squares(gradient, *(total or [torch.zeros([])]))]
+
+
+def _shared(limit: float | None, step: Tensor, loss: Tensor, guard: Tensor, *squares: Tensor) -> list[Tensor]:
+    """(whether anything changes, what gradients are multiplied by, the new step, finite)"""
+    finite, clip = is_finite(loss.float()), torch.ones([])
+    if limit is not None:
+        norm = squares[0].sqrt()
+        finite = finite & is_finite(norm)
+        clip = (limit / (norm + 1e-6)).clamp(max=1.0)
+    apply = finite | (guard == 0)
+    return [apply, clip, step + apply.to(torch.int64), finite.to(torch.int32)]
+
+
+def _of_group(optimizer: Optimizer, index: int, step: Tensor, rates: Tensor, clip: Tensor) -> list[Tensor]:
+    """(learning rate, what gradients are multiplied by, scalars…): computed once for all parameters of a group that
+    count with `step`."""
+    rate = rates[index]
+    # Ascent is descent of the negative.
+    return [rate, -clip if optimizer.maximize else clip, *optimizer.scalars((step + 1).float(), rate)]
+
+
+def _updated(optimizer: Optimizer, slots: Sequence[Slot], *given: Tensor) -> list[Tensor]:
+    """(parameter, gradient, slots…, apply, learning rate, clip, scalars…) -> (new parameter, new slots…)"""
+    (parameter, gradient), rest = given[:2], given[2:]
+    own = {slot.name: value for slot, value in zip(slots, rest, strict=False)}
+    apply, rate, clip, *scalars = rest[len(slots) :]
+    counted: list[Tensor] = []
+    if (count := own.get(OWN_COUNT)) is not None:
+        scalars = list(optimizer.scalars((count + 1).float(), rate))
+        counted = [count + apply.to(torch.int64)]
+    shape = tuple(parameter.shape)
+    optimizer = optimizer.for_type(torch.finfo(parameter.dtype).eps)
+    numbers = [own[slot.name] for slot in optimizer.slots(shape) if slot.dtype]
+    advanced = optimizer.advance(numbers, scalars)
+    kept = [torch.where(apply, new, old) for new, old in zip(advanced, numbers, strict=True)]
+    tensors = [own[slot.name] for slot in optimizer.slots(shape) if not slot.dtype]
+    op = update_op(optimizer, shape, len(scalars) + len(advanced))
+    results = op(parameter, gradient, *tensors, clip, rate, apply, *scalars, *advanced, *optimizer.constants().values())
+    return [*(results if tensors else (results,)), *kept, *counted]
+
+
+def _kept(old: Tensor, new: Tensor, apply: Tensor) -> list[Tensor]:
+    return [update_ops.optimizer_update_keep(old, new, apply)]
