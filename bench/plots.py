@@ -13,8 +13,14 @@ from matplotlib.figure import Figure
 RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parents[1] / "docs" / "performance"
 _OURS, _OTHERS = "#2a6f97", "#c0c5ce"
-_SYSTEMS = {"dmc": "dmc", "hand": "PyTorch by hand", "compile": "torch.compile", "eager": "PyTorch eager"}
-_COLORS = {"dmc": _OURS, "hand": "#8d99ae", "compile": "#adb5c3", "eager": "#d3d8e0"}
+_SYSTEMS = {
+    "dmc": "dmc",
+    "hand": "PyTorch by hand",
+    "xla": "JAX by hand",
+    "compile": "torch.compile",
+    "eager": "PyTorch eager",
+}
+_COLORS = {"dmc": _OURS, "hand": "#8d99ae", "xla": "#b7a99a", "compile": "#adb5c3", "eager": "#d3d8e0"}
 _MODELS = {
     "gpt2_124m": "GPT-2 124M",
     "gpt2_355m": "GPT-2 355M",
@@ -41,7 +47,7 @@ def steps() -> Figure:
         shown = [(place, ms) for place, ms in rows if ms is not None]
         made = ax.barh(*zip(*shown, strict=True), height=0.9 * height, color=_COLORS[system], label=name)
         ax.bar_label(made, fmt="%.1f", padding=3, fontsize=7)
-    ax.set_yticks([place + 1.5 * height for place in range(len(_MODELS))], _MODELS.values())
+    ax.set_yticks([place + 2 * height for place in range(len(_MODELS))], _MODELS.values())
     ax.invert_yaxis()
     ax.legend(frameon=False)
     ax.set_title("A training step on one H200")
