@@ -90,7 +90,8 @@ def _tuned(directory: Path) -> tuple[str, list[dict[str, Any]]]:
     for _, choice, refused in tune(device, Candidates.from_bytes(path.read_bytes(), str(path))):
         print(choice.kernel, choice.reason(), *refused, sep="\n  ", flush=True)
         found.append({"kernel": choice.kernel, "chosen": choice.label, "us": choice.us, "refused": refused})
-    return ", ".join(f"{name} {value}" for name, value in device.versions().items()), found
+    versions = (f"{name} {value}" for name, value in device.versions().items() if value != device.name)
+    return ", ".join((device.name, *versions)), found
 
 
 class _Step:
