@@ -20,6 +20,7 @@ from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
 from dmc.importer.capture.capture import MODEL, Capture
 from dmc.importer.capture.checks import check_traced
+from dmc.importer.capture.indices import Unchecked, unchecked
 from dmc.importer.capture.registered import carries_gradient
 from dmc.importer.decompositions import constants, decompositions, slices
 from dmc.importer.forward import patterns
@@ -61,6 +62,7 @@ def differentiate(
     Raises ImportFailure naming the operation, the module and the source line where tracing fails.
     """
     arranged(capture)
+    indices = unchecked(capture.graph, capture.batch, accumulate)
     names = list(capture.state)
     wanted = [name for name in names if name in trainable]
     if not wanted:
@@ -72,7 +74,7 @@ def differentiate(
     parts = accumulate if capture.calls or any(capture.hooks[name] for name in wanted) else 1
 
     def step(*flat: Tensor) -> list[Tensor | None]:
-        values, (loss, *aux) = forward_of(capture, flat, trainable, mixed)
+        values, (loss, *aux) = forward_of(capture, flat, trainable, mixed, indices)
         _check_gradients(loss, {name: values[name] for name in names if name not in trainable})
         gradients = _gradients(loss, [values[name] for name in wanted], parts)
         return [loss, *aux, *(values[name] for name in names), *gradients]
@@ -93,10 +95,10 @@ def arranged(capture: Capture) -> None:
 
 
 def forward_of(
-    capture: Capture, flat: Sequence[Tensor], trainable: frozenset[str], mixed: bool
+    capture: Capture, flat: Sequence[Tensor], trainable: frozenset[str], mixed: bool, indices: Unchecked
 ) -> tuple[dict[str, Tensor], list[Tensor]]:
     """Runs forward pass and loss on (state…, seed, counter, batch…): the state afterwards by name; loss and auxiliary
-    outputs."""
+    outputs. indices: those that the graph must find in range."""
     names = list(capture.state)
     values = dict(zip(names, flat, strict=False))
     seed, counter, *batch = flat[len(names) :]
@@ -108,7 +110,8 @@ def forward_of(
     read_only = {name: values[name] for name in names if capture.kinds[name] == "constant"}
     read_only |= {name: tensor for (name, _), tensor in zip(capture.batch, batch, strict=True)}
     conditions: list[Any] = []
-    setting = Setting(Randomness(seed, counter, conditions), capture.calls, read_only, conditions)
+    random = Randomness(seed, counter, conditions)
+    setting = Setting(random, capture.calls, read_only, conditions, unchecked=indices)
     forward = Forward(capture.graph, setting, mixed)
     with unmapped_after_errors():
         loss, *others = forward.run(*(values[name] for name in capture.inputs), *batch)

@@ -14,7 +14,7 @@ from dmc.errors import ImportFailure
 from dmc.importer import link
 from dmc.importer.capture.capture import Capture, Loss, capture
 from dmc.importer.capture.checks import check_traced
-from dmc.importer.capture.indices import index_bounds
+from dmc.importer.capture.indices import index_bounds, unchecked
 from dmc.importer.capture.own_loss import OwnLoss
 from dmc.importer.differentiate import Gradients, arranged, forward_of, results_of, select, trace_functional
 from dmc.importer.forward.precision import Precision
@@ -82,10 +82,11 @@ def _check_state(captured: Capture, step: ImportedStep) -> None:
 def _traced(captured: Capture, mixed: bool) -> Gradients:
     """The forward pass alone: (state…, seed, counter, batch…) -> (loss, aux…, written state…)."""
     arranged(captured)
+    indices = unchecked(captured.graph, captured.batch, 1)
     names = list(captured.state)
 
     def evaluate(*flat: Tensor) -> list[Tensor]:
-        values, outputs = forward_of(captured, flat, frozenset(), mixed)
+        values, outputs = forward_of(captured, flat, frozenset(), mixed, indices)
         return [*outputs, *(values[name].detach() for name in names)]
 
     scalars = [torch.zeros([], dtype=torch.int64) for _ in range(2)]

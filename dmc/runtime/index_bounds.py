@@ -30,8 +30,9 @@ class IndexCheck:
             return
         read = array if self._is_whole else array[self._read]
         # Without its sign a negative number is large: one pass finds both.
-        unsigned = read.astype(np.int64, copy=False).view(np.uint64)
-        if read.size and np.maximum.reduce(unsigned, axis=None) >= self._bound.size:
+        wide = read.astype(np.int64, copy=False)
+        unsigned = (wide - self._bound.least if self._bound.least else wide).view(np.uint64)
+        if read.size and np.maximum.reduce(unsigned, axis=None) >= self._bound.size - self._bound.least:
             self._search(read, unsigned)
 
     def _is_known(self, part: Sequence[int]) -> bool:
@@ -42,7 +43,7 @@ class IndexCheck:
     def _search(self, read: np.ndarray, unsigned: np.ndarray) -> None:
         """Raises InputError where one that is too large is not one to be ignored."""
         bound = self._bound
-        wrong = unsigned >= bound.size
+        wrong = unsigned >= bound.size - bound.least
         if bound.ignored is not None:
             wrong &= read != bound.ignored
         if not wrong.any():
@@ -51,4 +52,4 @@ class IndexCheck:
         where = [int(index) + first for index, (first, _) in zip(place, bound.box, strict=True)]
         fact = f"has {read[tuple(place)]} at {where}, out of the range of {bound.reader}, which has {bound.size}"
         beside = "" if bound.ignored is None else f", or {bound.ignored} for what is to be ignored"
-        raise InputError(f"input '{bound.input}'", fact, hint=f"indices are 0 to {bound.size - 1}{beside}")
+        raise InputError(f"input '{bound.input}'", fact, hint=f"indices are {bound.least} to {bound.size - 1}{beside}")

@@ -53,8 +53,9 @@ class StateSpec(TensorSpec):
 class IndexBound:
     """What reads an input as indices, and how many there are to choose from.
 
-    reader: for people, such as "the embedding (module 'wte' (model.py:12))". size: indices are 0 to size - 1. ignored:
-    a value that is allowed beside them. box: for each dimension of the input, from where to where it is read.
+    reader: for people, such as "the embedding (module 'wte' (model.py:12))". size: indices are below it. ignored: a
+    value that is allowed beside them. box: for each dimension of the input, from where to where it is read. least: the
+    smallest index, -size where negative ones count from the end.
     """
 
     input: str
@@ -62,6 +63,7 @@ class IndexBound:
     size: int
     ignored: int | None
     box: tuple[tuple[int, int], ...]
+    least: int = 0
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Signature:
 
 def _bound(data: Mapping[str, Any]) -> IndexBound:
     box = tuple((first, end) for first, end in data["box"])
-    return IndexBound(data["input"], data["reader"], data["size"], data["ignored"], box)
+    return IndexBound(data["input"], data["reader"], data["size"], data["ignored"], box, data.get("least", 0))
 
 
 def _splits(data: Sequence[Sequence[Sequence[Any]]]) -> Splits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.nn import functional
 import dmc
 from dmc.errors import InputError
 from dmc.importer.capture.capture import capture
-from dmc.importer.capture.indices import index_bounds
+from dmc.importer.capture.indices import index_bounds, unchecked
 from tests.compiled import assert_same_bits
 
 ROWS, LENGTH = 7, 4
@@ -129,3 +130,110 @@ def test_converted_integers_are_the_same_indices(dtypes: tuple[torch.dtype, torc
     captured = capture(Computed(following), None, {"ids": _tokens().to(given)}, None)
     (bound,) = index_bounds(captured.graph, captured.batch, 1)
     assert bound.box == ((0, 2), (1, LENGTH))
+
+
+def _set(x: Tensor, index: Tensor) -> Tensor:
+    table = torch.zeros(4, 3)
+    table[index] = x
+    return table
+
+
+def _zeros() -> Tensor:
+    return torch.zeros(4, 3)
+
+
+ORDER = torch.tensor([3, 1, 0, 2])
+# (weight [4, 3], x [5, 3], index [5]) -> what the loss is made of; whether -1 is an index.
+READERS: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], bool]] = {
+    "index": (lambda w, x, i: w[i] + x, True),
+    "index_select": (lambda w, x, i: w.index_select(0, i) + x, False),
+    "gather": (lambda w, x, i: w.gather(0, i[:, None].expand(-1, 3)) + x, False),
+    "nll by gather": (lambda w, x, i: (x @ w.T).log_softmax(-1).gather(1, i[:, None]), False),
+    "of integers": (lambda w, x, i: w * ORDER[i].float().sum(), True),
+    "gather of integers": (lambda w, x, i: w * ORDER.gather(0, i).float().sum(), False),
+    "index_add": (lambda w, x, i: _zeros().index_add(0, i, x) + w, False),
+    "index_copy": (lambda w, x, i: _zeros().index_copy(0, i, x) + w, False),
+    "index_fill": (lambda w, x, i: w.index_fill(0, i, 1.0), True),
+    "index_put": (lambda w, x, i: _zeros().index_put((i,), x, accumulate=True) + w, True),
+    "assignment": (lambda w, x, i: _set(x, i) + w, True),
+    "put": (lambda w, x, i: torch.zeros(4).put(i, x[:, 0])[:, None] + w, True),
+    "scatter": (lambda w, x, i: _zeros().scatter(0, i[:, None].expand(-1, 3), x) + w, False),
+    "scatter a number": (lambda w, x, i: _zeros().scatter(0, i[:, None].expand(-1, 3), 2.0) + w, False),
+    "scatter_add": (lambda w, x, i: _zeros().scatter_add(0, i[:, None].expand(-1, 3), x) + w, False),
+    "scatter_reduce": (lambda w, x, i: _zeros().scatter_reduce(0, i[:, None].expand(-1, 3), x, "amax") + w, False),
+    "one_hot": (lambda w, x, i: functional.one_hot(i, 4).float() @ w + x, False),
+    "margins": (lambda w, x, i: functional.multi_margin_loss(x @ w.T, i), False),
+    "embedding_bag": (lambda w, x, i: functional.embedding_bag(i[:, None], w) + x, False),
+}
+
+
+class Reader(nn.Module):
+    """A parameter, and one of `READERS`, of indices to which a number is added."""
+
+    def __init__(self, name: str, added: int | None = None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.arange(12.0).view(4, 3) / 7)
+        self.read, self.added = READERS[name][0], added
+
+    def forward(self, x: Tensor, index: Tensor) -> Tensor:
+        """x f32[5, 3], index int64[5] → the loss."""
+        index = index if self.added is None else index + self.added
+        return self.read(self.weight, x, index).square().mean()
+
+
+X, INDEX = torch.arange(15.0).view(5, 3).sin(), torch.tensor([0, 1, 2, 3, 1])
+
+
+def _at_the_end(value: int) -> Tensor:
+    return torch.cat([INDEX[:4], torch.tensor([value])])
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("added", [None, 0], ids=["given", "computed"])
+def test_what_eager_refuses_gives_no_number(name: str, added: int | None) -> None:
+    model = Reader(name, added)
+    step = dmc.compile(model, optimizer=dmc.optim.SGD(lr=0.0), example=(X, INDEX), verify=False)
+    for value in (2, -1, 4, -5):
+        index = _at_the_end(value)
+        if value == 2 or (value == -1 and READERS[name][1]):
+            torch.testing.assert_close(float(step(X, index)), float(model(X, index)), rtol=1e-5, atol=1e-6)
+            continue
+        with pytest.raises((IndexError, RuntimeError)):
+            model(X, index)
+        # One that is assigned is followed by export through a copy.
+        if added is None and name != "assignment":
+            with pytest.raises(InputError, match=f"has {value} at \\[4\\], out of the range of"):
+                step(X, index)
+        else:
+            assert math.isnan(float(step(X, index)))
+    step.close()
+
+
+@pytest.mark.parametrize(
+    ("compute", "expected"),
+    [
+        (lambda x: x.topk(2).indices[:, 0], True),
+        (lambda x: x.argmax(-1), True),
+        (lambda x: x.sort(-1).indices[:, 0].view(5).contiguous(), True),
+        (lambda x: x.max(-1).indices, True),
+        (lambda x: (3 * x).long() % 4, True),
+        (lambda x: (3 * x).long().clamp(0, 3), True),
+        (lambda x: torch.arange(5) % 4, True),
+        (lambda x: x.argmax(), False),
+        (lambda x: (3 * x).long() % 5, False),
+        (lambda x: (3 * x).long().clamp(-1, 3), False),
+        (lambda x: (3 * x).long().clamp(max=3), False),
+        (lambda x: x.argmax(-1) + 1, False),
+    ],
+)
+def test_what_cannot_be_out_of_range_is_not_checked(compute: Callable[[Tensor], Tensor], expected: bool) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return (functional.one_hot(compute(x * self.weight[:3]), 4) * self.weight).sum()
+
+    captured = capture(Model(), None, (X,), None)
+    assert (not unchecked(captured.graph, captured.batch, 1)) == expected

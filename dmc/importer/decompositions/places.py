@@ -199,7 +199,8 @@ def _index_fill(x: Tensor, dim: int, index: Tensor, value: float | Tensor) -> Te
     if x.dim() == 0:
         return _index_fill(x.reshape(1), 0, index, value).reshape([])
     rows = torch.arange(x.shape[dim], device=x.device)
-    hit = (index.reshape(-1).unsqueeze(1) == rows).any(0)
+    places = torch.where(index < 0, index + x.shape[dim], index)
+    hit = (places.reshape(-1).unsqueeze(1) == rows).any(0)
     hit = hit.view([-1 if each == dim % x.dim() else 1 for each in range(x.dim())])
     return torch.where(hit, number(value, x), x)
 

@@ -15,6 +15,7 @@
 * losses: losses against class indices
 * rnn: LSTM and GRU as loops over a cell
 * assertions: about values
+* readings: what operations read as indices
 * assignments: at a mask
 * linear_systems: inverses and solutions
 * rows: distances, embeddings, experts, segments

@@ -19,6 +19,7 @@ from dmc.importer.forward.memory_layout import as_in_eager, copied_in_eager
 from dmc.importer.forward.narrow_integers import computed_wide
 from dmc.importer.forward.precision import autocast
 from dmc.importer.forward.random_numbers.randomness import Randomness
+from dmc.importer.forward.readings import Reading, silent
 from dmc.importer.forward.registry import rule_of
 from dmc.importer.forward.rules import DECLINE, refuse_randomness
 from dmc.importer.forward.statistics import check_statistics, read_by_gradients
@@ -39,6 +40,7 @@ higher_order = torch.ops.higher_order
 class Setting:
     """What a run needs besides its tensors. read_only: tensors by name that the graph must not write. conditions:
     what the graph asserts; it adds to them. read: by memory, what gradients may read; it adds to that as well.
+    unchecked: by operation of the graph the indices which it must find in range.
     """
 
     random: Randomness
@@ -46,6 +48,7 @@ class Setting:
     read_only: Mapping[str, Tensor]
     conditions: list[Any] = field(default_factory=list[Any])
     read: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
+    unchecked: Mapping[fx.Node, tuple[Reading, ...]] = field(default_factory=dict[fx.Node, tuple[Reading, ...]])
 
 
 class Forward(fx.Interpreter):
@@ -63,6 +66,10 @@ class Forward(fx.Interpreter):
         try:
             self.expected = n.meta.get("val")
             operands = pytree.tree_leaves([self.env[each] for each in n.all_input_nodes])
+            # Inside vmap each is one of many, which nothing outside could read.
+            if not self.setting.random.is_mapped:
+                for each in self.setting.unchecked.get(n, ()):
+                    self.setting.conditions.append(each.holds(self.env[each.index]))
             result = super().run_node(n)
             self._note_reads(n, operands, result)
             result = self._laid_out(n, result)
@@ -152,7 +159,7 @@ class Forward(fx.Interpreter):
             return self.setting.calls[call].run(inputs)
 
     def _run_inner(self, graph: fx.GraphModule, args: Any, mixed: bool) -> Any:
-        return Forward(graph, self.setting, mixed).run(*args)
+        return Forward(graph, replace(self.setting, unchecked=silent(graph)), mixed).run(*args)
 
 
 def _is_mixed(device: str, dtype: torch.dtype | None, enabled: bool) -> bool:
