@@ -237,3 +237,24 @@ def test_what_cannot_be_out_of_range_is_not_checked(compute: Callable[[Tensor], 
 
     captured = capture(Model(), None, (X,), None)
     assert (not unchecked(captured.graph, captured.batch, 1)) == expected
+
+
+def test_an_index_may_be_one_number_and_one_for_many_columns() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.arange(4.0))
+
+        def forward(self, row: Tensor, columns: Tensor) -> Tensor:
+            wide = columns[:, None].expand(-1, 1000)
+            return self.weight.take(row) * self.weight[:, None].expand(-1, 1000).gather(0, wide).sum()
+
+    model = Model()
+    example = torch.tensor(1), torch.tensor([0, 3])
+    step = dmc.compile(model, optimizer=dmc.optim.SGD(lr=0.0), example=example)
+    assert float(step(torch.tensor(-2), torch.tensor([1, 2]))) == float(model(torch.tensor(-2), torch.tensor([1, 2])))
+    with pytest.raises(InputError, match=r"input 'row': has 4 at \[\].*indices are -4 to 3"):
+        step(torch.tensor(4), example[1])
+    with pytest.raises(InputError, match=r"input 'columns': has 4 at \[1\].*indices are 0 to 3"):
+        step(example[0], torch.tensor([0, 4]))
+    step.close()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from dmc.importer import origin
-from dmc.importer.forward.readings import CONVERSIONS, Reading, moves, readings, silent
+from dmc.importer.forward.readings import CONVERSIONS, Reading, distinct, moves, readings, silent
 from dmc.importer.torch_internals import written
 from dmc.runtime.signature import IndexBound
 
@@ -107,9 +107,13 @@ def _elements_read(node: fx.Node, source: fx.Node, tensor: Tensor) -> Tensor:
 
 def _box(read: Tensor, tensor: Tensor) -> tuple[tuple[int, int], ...] | None:
     """From where to where each dimension of `tensor` is read; None where that is no box."""
-    numbers = read[read >= _FIRST].unique() - _FIRST
-    if not numbers.numel():
+    numbers = distinct(read).flatten()
+    is_read = torch.zeros(tensor.numel(), dtype=torch.bool)
+    is_read[numbers[numbers >= _FIRST] - _FIRST] = True
+    if not is_read.any():
         return None
-    places = torch.unravel_index(numbers, tensor.shape)
+    if not tensor.dim():
+        return ()
+    places = is_read.view(tensor.shape).nonzero(as_tuple=True)
     box = tuple((int(place.min()), int(place.max()) + 1) for place in places)
-    return box if numbers.numel() == prod(end - first for first, end in box) else None
+    return box if len(places[0]) == prod(end - first for first, end in box) else None

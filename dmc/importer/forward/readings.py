@@ -44,8 +44,16 @@ class Reading:
 
     def holds(self, index: Tensor) -> Tensor:
         """Whether all indices are in range, a boolean []."""
+        index = distinct(index)
         inside = (index >= self.least) & (index < self.size)
         return (inside if self.ignored is None else inside | (index == self.ignored)).all()
+
+
+def distinct(index: Tensor) -> Tensor:
+    """The elements of a tensor that is expanded, each once: an index is often one for many columns."""
+    for dim, stride in enumerate(index.stride()):
+        index = index.narrow(dim, 0, 1) if stride == 0 and index.shape[dim] > 1 else index
+    return index
 
 
 def readings(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Reading, ...]:
