@@ -141,7 +141,7 @@ def _made(text: str, target: Target, way: Way) -> CodeLibrary:
         check_sizes(text, library, target, way)
     if doubtful := share_results(library):
         given = as_input(only(text, doubtful))
-        check_results(library, run_iree(given, target, *_FLAGS, "--compile-to=preprocessing").decode())
+        check_results(library, run_iree(given, target, *_FLAGS, "--compile-to=global-optimization").decode())
     return library
 
 

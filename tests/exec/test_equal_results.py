@@ -1,4 +1,8 @@
-"""Kernels whose results turn out to be equal once their constants are folded: windows of an adaptive pool."""
+"""Kernels whose results turn out to be equal.
+
+Once their constants are folded: windows of an adaptive pool. Once the range of their numbers is known: an index that
+is clamped, and wrapped again.
+"""
 
 from __future__ import annotations
 
@@ -58,3 +62,46 @@ def test_what_iree_would_mix_up_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(DmcError, match="takes two of its results for equal"):
         # Of a size that no other test compiles: kernels are kept.
         _compile((1, 2), pixels=(5, 5))
+
+
+class Chain(nn.Module):
+    """Scores of sequences by a table of transitions: an index is a column of it, and then a row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transitions = nn.Parameter(torch.randn(3, 3))
+
+    def forward(self, y: torch.Tensor) -> torch.Tensor:
+        """i64[n, length] → f32[]."""
+        scores = [self.transitions[y[:, step - 1], y[:, step]] for step in range(1, y.shape[1])]
+        return torch.stack(scores).sum(0).square().mean()
+
+
+class Capacity(nn.Module):
+    """Experts that take a few tokens each, into slots and out of them by one index that is computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(8, 4, bias=False)
+        self.experts = nn.Parameter(torch.randn(4, 8, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """f32[n, 8] → f32[n, 8]."""
+        weight, expert = self.gate(x).softmax(-1).max(-1)
+        place = (functional.one_hot(expert, 4).cumsum(0) - 1).gather(1, expert[:, None]).squeeze(1)
+        slot = torch.where(place < 3, expert * 3 + place, 12)
+        taken = torch.zeros(13, 8).index_copy(0, slot, x)[:12].view(4, 3, 8)
+        done = torch.cat([torch.bmm(taken, self.experts).view(12, 8), torch.zeros(1, 8)])
+        return x + done[slot] * weight[:, None]
+
+
+@pytest.mark.parametrize("ways", [kernels.WAYS[:1], kernels.WAYS[2:]], ids=["fused", "apart"])
+def test_indices_that_are_equal_are_right(monkeypatch: pytest.MonkeyPatch, ways: tuple[kernels.Way, ...]) -> None:
+    monkeypatch.setattr(kernels, "WAYS", ways)
+    # What is compiled in another way is neither used here nor left for other tests.
+    monkeypatch.setattr(kernels, "_compiled", kernels._compiled.__wrapped__)  # pyright: ignore[reportPrivateUsage]
+    torch.manual_seed(0)
+    optimizer = dmc.optim.SGD(lr=0.1)
+    dmc.compile(Chain(), optimizer=optimizer, example=(torch.randint(3, (8, 16)),), verify=True).close()
+    x, y = torch.randn(10, 8), torch.randn(10, 8)
+    dmc.compile(Capacity(), loss=functional.mse_loss, optimizer=optimizer, example=(x, y), verify=True).close()
