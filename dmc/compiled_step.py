@@ -35,20 +35,24 @@ class CompiledStep(Step):
         """The state for `optimizer.load_state_dict`, with which eager training of `model` goes on as the step would.
 
         optimizer: one that keeps the same state as the step's, for parameters of `model`; its groups and settings stay
-        as they are. Of a step with several optimizers, ask for the state of each. Raises StateError where it is of
-        another kind, or has parameters that the step does not train.
+        as they are, and so does what it keeps of parameters that the step does not train, frozen or unused: nothing,
+        where it is new. Of a step with several optimizers, ask for the state of each. Raises StateError where it is of
+        another kind, or has parameters that the step does not have.
         """
-        trained = {spec.name for spec in self.signature.state if spec.role == "parameter"}
+        roles = {spec.name: spec.role for spec in self.signature.state if spec.role in _OF_MODELS}
         named = dict(model.named_parameters())
         names = {id(tensor): name for name, tensor in named.items()}
         held = [names.get(id(tensor), "") for group in optimizer.param_groups for tensor in group["params"]]
-        if foreign := [name for name in held if name not in trained]:
-            fact = f"has the parameter '{foreign[0]}', which the step does not train" if foreign[0] else _FOREIGN
-            raise StateError("the optimizer", fact, hint="create it for the parameters that the step trains")
-        state, plan = self.state_dict(), optim.plan(optimizer, named)
-        slots = {number: _slots_of(plan, state, name, named[name]) for number, name in enumerate(held)}
+        if foreign := [name for name in held if name not in roles]:
+            fact = f"has the parameter '{foreign[0]}', which the step does not have" if foreign[0] else _FOREIGN
+            raise StateError("the optimizer", fact, hint="create it for the parameters of the model as it was compiled")
+        trained = {name: tensor for name, tensor in named.items() if roles.get(name) == "parameter"}
+        others = [tensor for name, tensor in named.items() if name not in trained]
+        state, own, plan = self.state_dict(), optimizer.state_dict(), optim.plan(optimizer, trained, others)
+        slots = {i: _slots_of(plan, state, name, trained[name]) for i, name in enumerate(held) if name in trained}
         wanted = {i: each for i, each in slots.items() if state["step"] or plan.of(held[i]).begins_with_state}
-        return {**optimizer.state_dict(), "state": wanted if any(wanted.values()) else {}}
+        kept = {i: each for i, each in own["state"].items() if i not in slots}
+        return {**own, "state": kept | (wanted if any(wanted.values()) else {})}
 
     def scheduler(self, make: Callable[..., Scheduler], **options: Any) -> Scheduler:
         """A PyTorch scheduler of this step's learning rates: `make(optimizer, **options)`.
@@ -84,6 +88,8 @@ class _Rates(torch.optim.Optimizer):
         """There is nothing to update."""
 
 
+# The roles of a model's parameters. One that is frozen, and that `forward` changes, is a buffer of the step.
+_OF_MODELS = ("parameter", "frozen", "buffer")
 _FOREIGN = "has a parameter that does not belong to the model"
 
 

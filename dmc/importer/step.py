@@ -68,8 +68,7 @@ def import_step(
     if not -(2**63) <= seed < 2**63:
         raise ImportFailure("seed", f"{seed} does not fit 64 bits", hint="give a smaller number")
     dtype = torch.bfloat16 if precision is Precision.BF16 else None
-    names = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
-    plan = optim.plan(optimizer, names)
+    plan = optim.plan_for(model, optimizer)
     with without_trace_log():
         captured = capture(model, loss, _micro_batch(example, accumulate), dtype)
     with computing_in_f32(), without_trace_log():

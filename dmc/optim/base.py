@@ -173,7 +173,8 @@ class Optimizer:
 class FromTorch:
     """What `torch.optim` has, taken over with groups and state, plus what PyTorch keeps outside it.
 
-    optimizer: an optimizer of parameters of the model, or a list of several. clip_grad_norm: as in `Optimizer`.
+    optimizer: an optimizer of parameters of the model, or a list of several; frozen ones are skipped. clip_grad_norm:
+    as in `Optimizer`.
     """
 
     optimizer: Any

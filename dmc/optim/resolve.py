@@ -45,16 +45,24 @@ class Plan:
         return (*self.of(name).slots(shape), *own)
 
 
-def plan(optimizer: Any, parameters: Mapping[str, Any]) -> Plan:
+def plan_for(model: Any, optimizer: Any) -> Plan:
+    """Resolves `optimizer` for the parameters of a model of PyTorch that require a gradient."""
+    named = dict(model.named_parameters())
+    trained = {name: tensor for name, tensor in named.items() if tensor.requires_grad}
+    return plan(optimizer, trained, [tensor for name, tensor in named.items() if name not in trained])
+
+
+def plan(optimizer: Any, parameters: Mapping[str, Any], frozen: Iterable[Any] = ()) -> Plan:
     """Resolves `optimizer` (one of this package's, or a `torch.optim` instance, or a list of these) for `parameters`.
 
-    Raises DmcError for an optimizer or option that is not supported, and for a group that matches nothing.
+    frozen: what the model does not train, and an instance of `torch.optim` may hold all the same. Raises DmcError for
+    an optimizer or option that is not supported, and for a group that matches nothing.
     """
     if isinstance(optimizer, Optimizer):
         chosen = _own_plan(optimizer, list(parameters))
     else:
         given = optimizer if isinstance(optimizer, FromTorch) else FromTorch(optimizer)
-        taken = take_over(given.optimizer, parameters)
+        taken = take_over(given.optimizer, parameters, frozen)
         chosen = Plan(taken.groups, taken.group_of, given.clip_grad_norm, taken.state, taken.counts)
     _check(chosen, parameters)
     return chosen

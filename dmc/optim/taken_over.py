@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,22 +36,25 @@ class TakenOver:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-def take_over(optimizer: Any, parameters: Mapping[str, Any]) -> TakenOver:
+def take_over(optimizer: Any, parameters: Mapping[str, Any], frozen: Iterable[Any] = ()) -> TakenOver:
     """The settings and the state of a `torch.optim` optimizer, or of a list of several, for `parameters` by name.
 
-    Raises DmcError for another optimizer, an option that is not supported, and a parameter that is not of the model or
-    occurs twice.
+    What it holds of `frozen` is skipped, with its state, as PyTorch skips what has no gradient; a group of nothing else
+    stays a group. Raises DmcError for another optimizer, an option that is not supported, and a parameter that is not
+    of the model or occurs twice.
     """
     taken = TakenOver()
     name_of = {id(tensor): name for name, tensor in parameters.items()}
+    skipped = {id(tensor) for tensor in frozen}
     for each in several(optimizer):
         kind = _kind_of(each)
         for group in each.param_groups:
             settings = _settings(kind, group)
-            names = [_new_name(kind, name_of.get(id(tensor)), taken.group_of) for tensor in group["params"]]
+            trained = [tensor for tensor in group["params"] if id(tensor) not in skipped]
+            names = [_new_name(kind, name_of.get(id(tensor)), taken.group_of) for tensor in trained]
             taken.group_of |= dict.fromkeys(names, len(taken.groups))
             taken.groups += (settings,)
-            held = zip(names, group["params"], strict=True)
+            held = zip(names, trained, strict=True)
             _take_state(taken, settings, {name: (tensor.shape, each.state.get(tensor, {})) for name, tensor in held})
     return taken
 

@@ -51,7 +51,7 @@ class Request:
 
     def plan(self) -> optim.Plan:
         """The optimizer as compiled, for the parameters that require a gradient."""
-        return optim.plan(self.optimizer, {name: p for name, p in self.model.named_parameters() if p.requires_grad})
+        return optim.plan_for(self.model, self.optimizer)
 
     @property
     def is_mixed(self) -> bool:

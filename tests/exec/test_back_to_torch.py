@@ -68,6 +68,64 @@ def test_eager_goes_on_with_the_same_numbers(kind: str) -> None:
         plateau.step(step(*batches[0], lr=plateau))
 
 
+class Partly(nn.Module):
+    """One layer is frozen, one is trained, and nothing reads the third."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen, self.head, self.unused = nn.Linear(6, 6), nn.Linear(6, 3), nn.Linear(2, 2)
+        self.frozen.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """f32[batch, 6] → f32[batch, 3]."""
+        return self.head(self.frozen(x))
+
+
+def _of_all(kind: str, model: Any, rates: tuple[float, ...]) -> torch.optim.Optimizer:
+    """Groups of all parameters; those of the first are frozen."""
+    members = [model.frozen.parameters(), [model.head.weight, *model.unused.parameters()], [model.head.bias]]
+    groups = [{"params": list(each), "lr": rate} for each, rate in zip(members, rates, strict=True)]
+    return torch.optim.SGD(groups, momentum=0.9) if kind == "SGD" else getattr(torch.optim, kind)(groups)
+
+
+@pytest.mark.parametrize(("kind", "was_trained"), [("SGD", False), ("AdamW", True), ("Adagrad", False)])
+def test_what_is_frozen_or_unused_is_skipped_as_in_eager(kind: str, was_trained: bool) -> None:
+    """Under an optimizer of all parameters, with a rate for each of its groups; one was trained before it was frozen,
+    so that the optimizer has a state of it."""
+    torch.manual_seed(0)
+    model, batches, rates = Partly(), _batches(), (0.3, 0.05, 0.02)
+    own = copy.deepcopy(model)
+    optimizer, own_optimizer = (_of_all(kind, each, rates) for each in (model, own))
+    for each, of_it in ((model, optimizer), (own, own_optimizer)) if was_trained else ():
+        each.frozen.requires_grad_(True)
+        _eager(each, of_it, batches[:1])
+        each.frozen.requires_grad_(False)
+    step = dmc.compile(model, loss=functional.mse_loss, optimizer=optimizer, example=batches[0], verify=True)
+    assert step.signature.learning_rates == rates
+    rates = (1.0, 0.04, 0.03)
+    losses = [float(step(*batch, lr=rates)) for batch in batches[:STEPS]]
+    model.load_state_dict(step.state_dict()["model"])
+    optimizer.load_state_dict(step.torch_optimizer_state(optimizer, model))
+    for each in (optimizer, own_optimizer):
+        for group, rate in zip(each.param_groups, rates, strict=True):
+            group["lr"] = rate
+    losses += _eager(model, optimizer, batches[STEPS:])
+    np.testing.assert_allclose(losses, _eager(own, own_optimizer, batches), rtol=1e-5)
+    torch.testing.assert_close(model.state_dict(), own.state_dict(), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(optimizer.state_dict(), own_optimizer.state_dict(), rtol=1e-4, atol=1e-6)
+
+
+def test_an_optimizer_of_parameters_that_the_step_does_not_have_is_refused() -> None:
+    step = dmc.compile(
+        nn.Linear(6, 3), loss=functional.mse_loss, optimizer=dmc.optim.SGD(lr=0.1), example=_batches()[0], verify=False
+    )
+    wrapped = nn.Sequential(nn.Linear(6, 3))
+    with pytest.raises(
+        StateError, match=r"has the parameter '0\.weight', which the step does not have\n  hint: create"
+    ):
+        step.torch_optimizer_state(torch.optim.SGD(wrapped.parameters()), wrapped)
+
+
 def _refused(step: Any, model: nn.Module, optimizer: torch.optim.Optimizer, foreign: torch.optim.Optimizer) -> None:
     """Other optimizers, schedules of what a step does not change, and a step that has done nothing yet."""
     with pytest.raises(StateError, match=r"is Adagrad, which keeps sum of 'weight', but the step keeps"):

@@ -114,6 +114,24 @@ def test_several_optimizers_of_torch() -> None:
         optim.plan(torch.optim.NAdam(model.parameters(), differentiable=True), parameters)
 
 
+def test_frozen_parameters_of_an_optimizer_of_torch_are_skipped() -> None:
+    """Groups keep their numbers; what is not of the model is refused as ever."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
+    rates: list[Any] = [
+        {"params": list(layer.parameters()), "lr": rate} for layer, rate in zip(model, (0.1, 0.2), strict=True)
+    ]
+    optimizer = _trained(torch.optim.Adam(rates), model)
+    model[0].requires_grad_(False)
+    model[1].bias.requires_grad_(False)
+    plan = optim.plan_for(model, optimizer)
+    assert [group.lr for group in plan.groups] == [0.1, 0.2]
+    assert (plan.group_of, plan.counts) == ({"1.weight": 1}, {"1.weight": 1})
+    assert plan.state.keys() == {"1.weight.exp_avg", "1.weight.exp_avg_sq"}
+    optimizer.add_param_group({"params": [nn.Parameter(torch.ones(3), requires_grad=False)]})
+    with pytest.raises(DmcError, match="contains a parameter that does not belong to the model"):
+        optim.plan_for(model, optimizer)
+
+
 def _trained(optimizer: Any, model: nn.Module) -> Any:
     model(torch.ones(4, 3)).square().sum().backward()
     optimizer.step()
