@@ -63,8 +63,9 @@ class Optimizer:
 
     lr: the learning rate of calls that are given none. weight_decay: how much of a parameter is added to its gradient,
     or, where it is decoupled, how much of it a step takes off for each unit of the learning rate. clip_grad_norm: the
-    largest norm of all gradients together, as `torch.nn.utils.clip_grad_norm_` limits it; None for no clipping. groups:
-    parameters with their own settings. maximize: whether steps go uphill.
+    largest norm of the gradients of all parameters that the step trains, together, as
+    `torch.nn.utils.clip_grad_norm_` limits it; None for no clipping. groups: parameters with their own settings.
+    maximize: whether steps go uphill.
     """
 
     lr: float
@@ -174,7 +175,8 @@ class FromTorch:
     """What `torch.optim` has, taken over with groups and state, plus what PyTorch keeps outside it.
 
     optimizer: an optimizer of parameters of the model, or a list of several; frozen ones are skipped. clip_grad_norm:
-    as in `Optimizer`.
+    as in `Optimizer`, of all gradients that the optimizers hold: one of a parameter that is in none of them counts in
+    `clip_grad_norm_(model.parameters())`, but not here.
     """
 
     optimizer: Any

@@ -115,6 +115,31 @@ def test_what_is_frozen_or_unused_is_skipped_as_in_eager(kind: str, was_trained:
     torch.testing.assert_close(optimizer.state_dict(), own_optimizer.state_dict(), rtol=1e-4, atol=1e-6)
 
 
+def test_what_stays_outside_the_step_changes_nothing_in_it() -> None:
+    """A gradient that no optimizer holds does not count in clipping, nor does a scheduler that is not passed."""
+    torch.manual_seed(0)
+    model, batches = Partly(), _batches()
+    model.frozen.requires_grad_(True)
+    own = copy.deepcopy(model)
+    optimizer, own_optimizer = (torch.optim.SGD(each.head.parameters(), lr=0.1) for each in (model, own))
+    scheduler = LinearLR(optimizer, start_factor=0.1)
+    given = dmc.optim.FromTorch(optimizer, clip_grad_norm=0.01)
+    step = dmc.compile(model, loss=functional.mse_loss, optimizer=given, example=batches[0], verify=False)
+    start = step.signature.learning_rates[0]
+    own_optimizer.param_groups[0]["lr"] = start
+    for inputs, targets in batches:
+        step(inputs, targets)
+        # Without gradients it does nothing, but PyTorch warns of a scheduler without it.
+        optimizer.step()
+        scheduler.step()
+        functional.mse_loss(own(inputs), targets).backward()
+        nn.utils.clip_grad_norm_(own.head.parameters(), 0.01)
+        own_optimizer.step()
+        own_optimizer.zero_grad()
+    assert optimizer.param_groups[0]["lr"] > start
+    torch.testing.assert_close(step.state_dict()["model"], own.state_dict(), rtol=1e-5, atol=1e-7)
+
+
 def test_an_optimizer_of_parameters_that_the_step_does_not_have_is_refused() -> None:
     step = dmc.compile(
         nn.Linear(6, 3), loss=functional.mse_loss, optimizer=dmc.optim.SGD(lr=0.1), example=_batches()[0], verify=False
