@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Limits = Mapping[str, tuple[float, float]]
 BELOW_ONE = math.nextafter(1.0, 0.0)
 ANY = (-math.inf, math.inf)
+# The largest number in f32, in which rules compute.
+LARGEST = (2.0 - 2.0**-23) * 2.0**127
 # What all optimizers have, and no rule reads.
 _SHARED = ("lr", "clip_grad_norm", "groups", "maximize")
 
@@ -168,6 +170,8 @@ class Optimizer:
             if bad:
                 verb = "are" if isinstance(value, tuple) else "is"
                 yield f"{each.name} {verb} {value!r}: not finite, or not {_range(least, most)}"
+            elif any(abs(n) > LARGEST for n in _numbers(value)):
+                yield f"{each.name} is {value!r}: not finite in float32"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -37,13 +36,15 @@ def rates_of(lr: LearningRates, signature: Signature) -> np.ndarray:
     given = given.tolist() if hasattr(given, "tolist") else given
     try:
         rates = [float(rate) for rate in given] if isinstance(given, Sequence) else [float(given)] * groups
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError("lr", f"expected a number or {groups} numbers, got {lr!r}") from error
     if len(rates) != groups:
         raise InputError("lr", f"expected {groups} learning rates, one per parameter group, got {len(rates)}")
-    if bad := [rate for rate in rates if not (math.isfinite(rate) and rate >= 0)]:
-        raise InputError("lr", f"expected finite numbers of at least 0, got {bad[0]}")
-    return np.asarray(rates, np.float32)
+    with np.errstate(over="ignore"):
+        found = np.asarray(rates, np.float32)
+    if bad := [rate for rate, each in zip(rates, found, strict=True) if not (np.isfinite(each) and rate >= 0)]:
+        raise InputError("lr", f"expected numbers of at least 0 that are finite in float32, got {bad[0]}")
+    return found
 
 
 def _check_momentum(scheduler: Any) -> None:

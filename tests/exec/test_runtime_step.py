@@ -84,8 +84,10 @@ def test_learning_rates(step: Step) -> None:
     ("lr", "message"),
     [
         ((0.1,), "lr: expected 2 learning rates, one per parameter group, got 1"),
-        (float("nan"), "lr: expected finite numbers of at least 0, got nan"),
-        (-0.1, "lr: expected finite numbers of at least 0, got -0.1"),
+        (float("nan"), "lr: expected numbers of at least 0 that are finite in float32, got nan"),
+        (-0.1, "lr: expected numbers of at least 0 that are finite in float32, got -0.1"),
+        ((0.1, 1e40), r"lr: expected numbers of at least 0 that are finite in float32, got 1e\+40"),
+        (10**400, "lr: expected a number or 2 numbers, got 1000"),
         ("fast", "lr: expected a number or 2 numbers, got 'fast'"),
     ],
 )

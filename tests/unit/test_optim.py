@@ -20,6 +20,7 @@ SENSELESS: dict[str, tuple[Callable[[], Any], str]] = {
     "betas": (lambda: optim.Adam(betas=(0.9, 1.0)), r"betas are \(0.9, 1.0\)"),
     "negative-rate": (lambda: optim.SGD(lr=-0.1), "lr is -0.1"),
     "rate": (lambda: optim.SGD(lr=math.nan), "lr is nan"),
+    "large-rate": (lambda: optim.SGD(lr=1e40), r"lr is 1e\+40: not finite in float32"),
     "eps": (lambda: optim.Adam(eps=-1e-8), "eps is -1e-08"),
     "momentum": (lambda: optim.SGD(lr=0.1, momentum=-0.9), "momentum is -0.9"),
     "nesterov": (lambda: optim.SGD(lr=0.1, nesterov=True), "Nesterov"),
