@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from torch import nn
 
 from dmc import dialect, plans
 from dmc._mlir import ir
+from dmc.arguments import check_meaning, check_model, check_settings
 from dmc.cache import Cache, using
 from dmc.compilation import Compilation, Evaluation
 from dmc.compiled_step import CompiledStep
@@ -158,12 +159,13 @@ def compile_artifact(
     """
     watched = _watched(progress, observer)
     chosen, kind, mesh = targets(target), precision_named(precision), checked_mesh(mesh, plan)
-    _check_settings(executor, memory_cap, evaluation)
-    _check_meaning(loss, example)
+    check_settings(executor, memory_cap, evaluation)
+    check_meaning(loss, example, seed)
     _check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
-    _check_early(model, loss, plan, machine, chosen if ":" in target else ())
     settings = Settings(target, machine, memory_cap or 0, executor, _tuning_table(tuning, chosen))
+    check_model(model, loss)
+    _check_early(model, loss, plan, machine, chosen if ":" in target else ())
     examples = example if isinstance(example, list) else [example]
     requests = [Request.of(model, loss, optimizer, each, kind, accumulate, seed) for each in examples]
     with watched as seen, using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
@@ -246,31 +248,6 @@ def _check_ranks(mesh: Mesh | None, chosen: tuple[Target, ...], executor: str) -
         raise PlanError("executor 'iree'", fact, hint='leave it out: the executor "static" runs any number of ranks')
 
 
-def _check_settings(executor: str, memory_cap: Any, evaluation: Any) -> None:
-    """Raises DmcError for an executor that does not exist, a cap that is not a positive integer, and an evaluation that
-    is no function."""
-    if not (isinstance(evaluation, bool) or callable(evaluation)):
-        fact = f"is {evaluation!r}; it must be True, False or a function"
-        raise DmcError("evaluation", fact, hint="True evaluates the loss of training, whatever that is")
-    if executor not in get_args(Executor):
-        raise DmcError(f"executor '{executor}'", "does not exist", hint=f"use one of {', '.join(get_args(Executor))}")
-    if memory_cap is not None and not _is_size(memory_cap):
-        fact = f"is {memory_cap!r}; it must be a positive integer number of bytes"
-        raise DmcError("memory_cap", fact, hint="pass an int, such as 80 * 2**30, or leave it out")
-
-
-def _check_meaning(loss: Any, example: Any) -> None:
-    """Raises DmcError for a loss that is neither a function nor a place in the model's output, and for no example."""
-    is_place = isinstance(loss, int | str) and not isinstance(loss, bool)
-    if not (loss is None or is_place or callable(loss)):
-        fact = f"is {loss!r}; it must be a function, or the place or the name of the loss in the model's output"
-        raise DmcError(
-            "loss", fact, hint="leave it out where the model's output is its loss, the first or named 'loss'"
-        )
-    if isinstance(example, list) and not example:
-        raise DmcError("example", "is an empty list", hint="pass one example, or a list with one for each shape")
-
-
 def _tuning_table(tuning: str | os.PathLike[str] | None, chosen: tuple[Target, ...]) -> Table | None:
     """The table in a file. Raises DmcError where the file holds none, or no target would use it."""
     if tuning is None:
@@ -281,10 +258,6 @@ def _tuning_table(tuning: str | os.PathLike[str] | None, chosen: tuple[Target, .
         fact = f"chooses among dmc's kernels for GPUs; the step is for {names}"
         raise DmcError(f"tuning table '{os.fspath(tuning)}'", fact, hint='leave it out, or compile for target="cuda"')
     return table
-
-
-def _is_size(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63
 
 
 def precision_named(name: str) -> Precision:

@@ -13,6 +13,7 @@ from dmc import dialect
 from dmc._mlir import ir
 from dmc.analysis.requests.structure import with_structure
 from dmc.api import checked_mesh, precision_named
+from dmc.arguments import check_meaning, check_model
 from dmc.cache import Cache, using
 from dmc.compilation import state_plan
 from dmc.errors import DmcError, MemoryCapError
@@ -157,6 +158,8 @@ def _job(
 ) -> tuple[Job, str]:
     """The plan of a step, and the machine that it is for. What else `dmc.compile` takes does not change its memory."""
     mesh = checked_mesh(mesh, plan)
+    check_meaning(loss, example, seed)
+    check_model(model, loss)
     chosen = targets(target)
     name = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     with using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():

@@ -69,7 +69,7 @@ RANKS = {
     "pipeline": 6,
     "executors": 7,
     **dict.fromkeys(("verification", "compiled_step"), 8),
-    "compilation": 9,
+    **dict.fromkeys(("arguments", "compilation"), 9),
     "api": 10,
     **dict.fromkeys(("calibration", "fit"), 11),
     "cli": 12,

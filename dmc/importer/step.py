@@ -65,8 +65,6 @@ def import_step(
 
     Raises ImportFailure (or DmcError from the optimizer) for what cannot be compiled.
     """
-    if not -(2**63) <= seed < 2**63:
-        raise ImportFailure("seed", f"{seed} does not fit 64 bits", hint="give a smaller number")
     dtype = torch.bfloat16 if precision is Precision.BF16 else None
     plan = optim.plan_for(model, optimizer)
     with without_trace_log():

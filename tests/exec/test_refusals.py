@@ -184,7 +184,7 @@ def _log_levels() -> dict[str, int]:
     [
         ((torch.zeros(8, FEATURES, dtype=torch.complex64), torch.zeros(())), "complex"),
         ((torch.zeros(8, FEATURES).to_sparse(), torch.zeros(())), "sparse"),
-        ([torch.zeros(8, FEATURES)], "got a tensor"),
+        (torch.zeros(8, FEATURES), "got a tensor"),
     ],
     ids=["complex", "sparse", "tensor"],
 )

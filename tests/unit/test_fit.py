@@ -79,6 +79,16 @@ def test_an_unknown_precision_is_refused_by_name() -> None:
         plan(8)
 
 
+def test_a_model_and_a_seed_are_checked_as_by_compile() -> None:
+    keywords = {"optimizer": dmc.optim.SGD(lr=0.1), "example": (torch.zeros(8, 2),)}
+    for wrong, message in (
+        ({"model": nn.functional.relu}, "model: expected a torch.nn.Module"),
+        ({"model": nn.Linear(2, 2), "seed": 1.5}, "seed: is 1.5"),
+    ):
+        with pytest.raises(DmcError, match=message):
+            planner({**keywords, **wrong}, 1 << 30)[0](8)
+
+
 def test_the_command_prints_what_fits_and_what_does_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 import torch
@@ -60,6 +61,18 @@ EARLY: dict[str, tuple[dict[str, Any], str]] = {
         for loss in (True, 1.5)
     },
     "examples": ({"example": []}, "example: is an empty list\n  hint: pass one example, or a list with one for each"),
+    "batch": (
+        {"example": [X, X]},
+        "example: is a list, which means several shapes, with one program for each, but holds a tensor of "
+        r"torch.float32 with shape \[2, 4\]\n  hint: pass one batch as a tuple",
+    ),
+    **{
+        f"seed {seed}": (
+            {"seed": seed},
+            rf"seed: is {seed}; it must be an integer that fits 64 bits\n  hint: pass an int",
+        )
+        for seed in (1.5, True, None, 2**63)
+    },
 }
 
 
@@ -73,6 +86,52 @@ def test_refused_before_anything_is_traced(name: str, monkeypatch: pytest.Monkey
 
 def _traced(*_: Any) -> None:
     raise AssertionError("traced")
+
+
+MODELS: dict[str, tuple[Callable[[], Any], str]] = {
+    "function": (
+        lambda: functional.relu,
+        r"model: expected a torch.nn.Module, got a function\n  hint: wrap a function in a class of torch.nn.Module",
+    ),
+    "class": (lambda: nn.Linear, "model: expected a torch.nn.Module, got a type"),
+    "lazy": (
+        lambda: nn.Sequential(nn.LazyLinear(4)),
+        r"parameter '0.weight': has no shape yet: .*\n  hint: run the model once on a batch before",
+    ),
+    "lazy buffer": (lambda: nn.LazyBatchNorm1d(affine=False), "buffer 'running_mean': has no shape yet"),
+    "script": (
+        lambda: torch.jit.script(nn.Linear(4, 4)),
+        r"the model: is a TorchScript module, which cannot be compiled\n  hint: pass the original module, before",
+    ),
+    "trace": (
+        lambda: nn.Sequential(cast(Any, torch.jit.trace(nn.Linear(4, 4), X))),
+        "module '0': is a TorchScript module",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("name", MODELS)
+def test_models_that_are_refused_before_anything_is_traced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, message = MODELS[name]
+    model = make()
+    monkeypatch.setattr(compilation, "import_step", _traced)
+    for plan in ({}, _plan(lambda plan: plan)):
+        with pytest.raises(ImportFailure, match=message):
+            _compile(model, **plan)
+
+
+def test_a_lazy_loss_is_refused() -> None:
+    class Headed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.LazyLinear(1)
+
+        def forward(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            return (self.head(output) - target).square().mean()
+
+    with pytest.raises(ImportFailure, match=r"parameter 'loss.head.weight': has no shape yet"):
+        _compile(Block(), Headed())
 
 
 def test_optimizer_options_are_refused_before_anything_is_traced() -> None:

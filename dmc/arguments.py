@@ -1,0 +1,100 @@
+"""The arguments of `dmc.compile`, checked before anything is traced."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from dmc.errors import DmcError, ImportFailure
+from dmc.executors import Executor
+from dmc.importer.capture.registered import describe
+
+
+def check_model(model: Any, loss: Any) -> None:
+    """Raises ImportFailure for a model that is no module, or is one of TorchScript, and for a module, of the model or
+    the loss, that has to run before its parameters have a shape."""
+    if not isinstance(model, nn.Module):
+        hint = "wrap a function in a class of torch.nn.Module that holds its parameters, and whose `forward` calls it"
+        raise ImportFailure("model", f"expected a torch.nn.Module, got {describe(model)}", hint)
+    for path, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            place = f"module '{path}'" if path else "the model"
+            hint = "pass the original module, before torch.jit.script or torch.jit.trace"
+            raise ImportFailure(place, "is a TorchScript module, which cannot be compiled", hint)
+    _check_shapes("", model)
+    if isinstance(loss, nn.Module):
+        _check_shapes("loss.", loss)
+
+
+def _check_shapes(prefix: str, root: nn.Module) -> None:
+    for kind, named in (("parameter", root.named_parameters()), ("buffer", root.named_buffers())):
+        for name, tensor in named:
+            if is_lazy(tensor):
+                fact = "has no shape yet: it is of a lazy module, which makes it when it first runs"
+                hint = "run the model once on a batch before it is compiled and its optimizer created: model(inputs)"
+                raise ImportFailure(f"{kind} '{prefix}{name}'", fact, hint)
+
+
+def check_meaning(loss: Any, example: Any, seed: Any) -> None:
+    """Raises DmcError for a loss that is neither a function nor a place in the model's output, for no example or one
+    that is no batch, and for a seed that is not an integer of 64 bits."""
+    is_place = isinstance(loss, int | str) and not isinstance(loss, bool)
+    if not (loss is None or is_place or callable(loss)):
+        fact = f"is {loss!r}; it must be a function, or the place or the name of the loss in the model's output"
+        raise DmcError(
+            "loss", fact, hint="leave it out where the model's output is its loss, the first or named 'loss'"
+        )
+    if isinstance(example, list):
+        _check_examples(example)
+    check_seed(seed)
+
+
+def _check_examples(examples: list[Any]) -> None:
+    if not examples:
+        raise DmcError("example", "is an empty list", hint="pass one example, or a list with one for each shape")
+    if wrong := [each for each in examples if not isinstance(each, tuple | Mapping)]:
+        fact = f"is a list, which means several shapes, with one program for each, but holds {describe(wrong[0])}"
+        hint = (
+            "pass one batch as a tuple, such as tuple(batch); a list holds tuples or dictionaries, one for each shape"
+        )
+        raise DmcError("example", fact, hint)
+
+
+def check_seed(seed: Any) -> None:
+    """Raises DmcError for a seed that is not an integer of 64 bits."""
+    if not (_is_integer(seed) and -(2**63) <= seed < 2**63):
+        fact = f"is {seed!r}; it must be an integer that fits 64 bits"
+        raise DmcError("seed", fact, hint="pass an int, such as seed=1")
+
+
+def check_settings(executor: str, memory_cap: Any, evaluation: Any) -> None:
+    """Raises DmcError for an executor that does not exist, a cap that is not a positive integer, and an evaluation that
+    is no function."""
+    if not (isinstance(evaluation, bool) or callable(evaluation)):
+        fact = f"is {evaluation!r}; it must be True, False or a function"
+        raise DmcError("evaluation", fact, hint="True evaluates the loss of training, whatever that is")
+    if executor not in get_args(Executor):
+        raise DmcError(f"executor '{executor}'", "does not exist", hint=f"use one of {', '.join(get_args(Executor))}")
+    if memory_cap is not None and not _is_size(memory_cap):
+        fact = f"is {memory_cap!r}; it must be a positive integer number of bytes"
+        raise DmcError("memory_cap", fact, hint="pass an int, such as 80 * 2**30, or leave it out")
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63
+
+
+def _is_integer(value: Any) -> bool:
+    """Also one of numpy's."""
+    if isinstance(value, bool):
+        return False
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return True
