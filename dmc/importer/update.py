@@ -54,8 +54,8 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], written: dict[str, T
     types = ((torch.int64, ()), (loss, ()), (torch.float32, (len(plan.groups),)), (torch.int32, ()))
     step, value, rates, guard = [graph.argument(torch.zeros(shape, dtype=each)) for each, shape in types]
     squares = [] if plan.clip_grad_norm is None else _sum_of_squares(graph, gradients)
-    given = [step, value, guard, *squares]
-    apply, clip, *ends = graph.call("shared", partial(_shared, plan.clip_grad_norm), given, _OPTIMIZER)
+    given = [value, guard, *squares]
+    apply, clip, finite = graph.call("shared", partial(_shared, plan.clip_grad_norm), given, _OPTIMIZER)
     of_groups = [
         graph.call(("group", index), partial(_of_group, optimizer, index), [step, rates, clip], _OPTIMIZER)
         for index, optimizer in enumerate(plan.groups)
@@ -69,6 +69,8 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], written: dict[str, T
         (results[name],) = graph.call("keep", _kept, [before[name], results[name], apply], _OPTIMIZER)
     others = [results[name] for name in written if name not in parameters]
     new_slots = [slot for name in names for slot in own[name]]
+    # At the end, where nothing reads the old number any more, so that it is updated in place.
+    ends = graph.call("ends", _ends, [step, apply, finite], _OPTIMIZER)
     return Update(graph.finished([*(results[name] for name in names), *new_slots, *others, *ends]), slots, done)
 
 
@@ -110,15 +112,19 @@ def _added_squares(gradient: Tensor, *total: Tensor) -> list[Tensor]:
     return [update_ops.sum_of_squares(gradient, *(total or [torch.zeros([])]))]
 
 
-def _shared(limit: float | None, step: Tensor, loss: Tensor, guard: Tensor, *squares: Tensor) -> list[Tensor]:
-    """(whether anything changes, what gradients are multiplied by, the new step, finite)"""
+def _shared(limit: float | None, loss: Tensor, guard: Tensor, *squares: Tensor) -> list[Tensor]:
+    """(whether anything changes, what gradients are multiplied by, whether the loss and their norm are finite)"""
     finite, clip = is_finite(loss.float()), torch.ones([])
     if limit is not None:
         norm = squares[0].sqrt()
         finite = finite & is_finite(norm)
         clip = (limit / (norm + 1e-6)).clamp(max=1.0)
-    apply = finite | (guard == 0)
-    return [apply, clip, step + apply.to(torch.int64), finite.to(torch.int32)]
+    return [finite | (guard == 0), clip, finite]
+
+
+def _ends(step: Tensor, apply: Tensor, finite: Tensor) -> list[Tensor]:
+    """(the new step, finite as a number)"""
+    return [step + apply.to(torch.int64), finite.to(torch.int32)]
 
 
 def _of_group(optimizer: Optimizer, index: int, step: Tensor, rates: Tensor, clip: Tensor) -> list[Tensor]:
