@@ -5,7 +5,7 @@ for an H200: with everything kept that the backward pass reads, without a cap, u
 and under caps of 0.75, 0.5 and 0.35 of its own peak. It prints bytes and predicted times, and writes
 `bench/results/memory_caps.json`. A cap that cannot be met has the smallest one that can. Nothing is run, and nothing of
 this needs a GPU. Models are not initialised, so that even the largest takes little memory. A torch peak is PyTorch's
-with torch.compile, of the same step on one H200 (PyTorch 2.11, `bench/results/gpu_step_h200.json`).
+with torch.compile, of the same step on one H200 (PyTorch 2.11, `bench/results/gpu_step.json`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SHARES = (0.75, 0.5, 0.35)
 OF_TORCH = 0.6
 RESULTS = Path(__file__).parent / "results" / "memory_caps.json"
 # What was measured of torch.compile; of several runs the last counts.
-MEASURED = Path(__file__).parent / "results" / "gpu_step_h200.json"
+MEASURED = Path(__file__).parent / "results" / "gpu_step.json"
 TORCH = {
     each["model"]: each["peak_bytes"]
     for each in json.loads(MEASURED.read_text(encoding="utf-8"))["results"]

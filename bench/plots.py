@@ -39,7 +39,7 @@ def results(name: str) -> list[dict[str, Any]]:
 
 def steps() -> Figure:
     """Milliseconds of a step on one GPU by model and system, of the last run of each."""
-    found = {(r["model"], r["system"]): r["step_ms"] for r in results("gpu_step_h200") if _is_as_trained(r)}
+    found = {(r["model"], r["system"]): r["step_ms"] for r in results("gpu_step") if _is_as_trained(r)}
     figure, (ax,) = _figure(1, "ms a step")
     height = 0.8 / len(_SYSTEMS)
     for number, (system, name) in enumerate(_SYSTEMS.items()):
