@@ -130,7 +130,6 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
     %transposed_7 = linalg.transpose ins(%21 : tensor<4x8xf32>) outs(%6 : tensor<8x4xf32>) permutation = [1, 0] 
     %22 = linalg.fill ins(%cst : f32) outs(%6 : tensor<8x4xf32>) -> tensor<8x4xf32>
     %23 = linalg.matmul {dm.pin = [{along = ["dp"], at = #dm.sharding<@mesh, [[], []], {}>, brought = []}]} ins(%transposed_7, %arg6 : tensor<8x4xf32>, tensor<4x4xf32>) outs(%22 : tensor<8x4xf32>) -> tensor<8x4xf32>
-    %collapsed = tensor.collapse_shape %arg4 [] : tensor<1xf32> into tensor<f32>
     %24 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%15, %15 : tensor<f32>, tensor<f32>) outs(%12 : tensor<f32>) {
     ^bb0(%in: f32, %in_8: f32, %out: f32):
       %37 = arith.subf %in, %in_8 : f32
@@ -158,6 +157,7 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
       %37 = arith.ori %in, %in_8 : i1
       linalg.yield %37 : i1
     } -> tensor<i1>
+    %collapsed = tensor.collapse_shape %arg4 [] : tensor<1xf32> into tensor<f32>
     %30 = "dm.composite"(%arg0, %23, %cst_0, %collapsed, %29) {decomposition = @optimizer_update_sgd_0, kind = "optimizer_update_sgd", parameters = {weight_decay = 0.000000e+00 : f64}} : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>, tensor<f32>, tensor<i1>) -> tensor<8x4xf32>
     %31 = "dm.composite"(%arg1, %18, %cst_0, %collapsed, %29) {decomposition = @optimizer_update_sgd_1, kind = "optimizer_update_sgd", parameters = {weight_decay = 0.000000e+00 : f64}} : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<i1>) -> tensor<4x8xf32>
     %32 = tensor.empty() : tensor<i64>

@@ -137,7 +137,6 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
     %28 = linalg.fill ins(%cst : f32) outs(%8 : tensor<8x4xf32>) -> tensor<8x4xf32>
     %29 = linalg.matmul ins(%transposed_7, %arg6 : tensor<8x2xf32>, tensor<2x4xf32>) outs(%28 : tensor<8x4xf32>) -> tensor<8x4xf32>
     %30 = "dm.all_reduce"(%29) {accumulate = f32, dm.tensor = "gradient of 0.weight", dm.why = "0.weight#dmc.optimizer_update_sgd, update", group = #dm.group<@mesh, ["dp"]>, reduction = #dm.reduction<"sum">} : (tensor<8x4xf32>) -> tensor<8x4xf32>
-    %collapsed = tensor.collapse_shape %arg4 [] : tensor<1xf32> into tensor<f32>
     %31 = linalg.generic {indexing_maps = [#map2, #map2, #map2], iterator_types = []} ins(%19, %19 : tensor<f32>, tensor<f32>) outs(%16 : tensor<f32>) {
     ^bb0(%in: f32, %in_8: f32, %out: f32):
       %45 = arith.subf %in, %in_8 : f32
@@ -166,6 +165,7 @@ module attributes {dm.machine = "cpu", dm.target = "cpu"} {
       %45 = arith.ori %in, %in_8 : i1
       linalg.yield %45 : i1
     } -> tensor<i1>
+    %collapsed = tensor.collapse_shape %arg4 [] : tensor<1xf32> into tensor<f32>
     %38 = "dm.composite"(%arg0, %30, %cst_0, %collapsed, %37) {decomposition = @optimizer_update_sgd_0, kind = "optimizer_update_sgd", parameters = {weight_decay = 0.000000e+00 : f64}} : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>, tensor<f32>, tensor<i1>) -> tensor<8x4xf32>
     %39 = "dm.composite"(%arg1, %24, %cst_0, %collapsed, %37) {decomposition = @optimizer_update_sgd_1, kind = "optimizer_update_sgd", parameters = {weight_decay = 0.000000e+00 : f64}} : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<i1>) -> tensor<4x8xf32>
     %40 = tensor.empty() : tensor<i64>
