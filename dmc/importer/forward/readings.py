@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, fx
 
-from dmc.importer.torch_internals import argument_names
+from dmc.importer.torch_internals import argument_names, written
 
 aten = torch.ops.aten
 # The arguments of an operation by name: nodes of a graph, or tensors.
@@ -66,10 +66,11 @@ def readings(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tup
 
 def silent(graph: fx.GraphModule) -> dict[fx.Node, tuple[Reading, ...]]:
     """By operation what it reads as indices, if one out of range would leave no NaN, and if there can be one."""
+    changed = written(graph.graph)
     found: dict[fx.Node, tuple[Reading, ...]] = {}
     for node in graph.graph.nodes:
         each = readings(node.target, node.args, node.kwargs) if node.op == "call_function" else ()
-        if kept := tuple(r for r in each if r.is_silent and not _is_within(r.index, r.size)):
+        if kept := tuple(r for r in each if r.is_silent and not _is_within(r.index, r.size, changed)):
             found[node] = kept
     return found
 
@@ -79,18 +80,20 @@ def moves(node: fx.Node) -> bool:
     return node.target in _MOVES and (node.target not in CONVERSIONS or node.meta["val"].dtype in _WIDE)
 
 
-def _is_within(node: Any, size: int) -> bool:
+def _is_within(node: Any, size: int, changed: Set[fx.Node]) -> bool:
     """Whether a node holds numbers from 0 to below `size`, whatever is in the batch."""
-    bound = _below(node) if isinstance(node, fx.Node) else None
+    bound = _below(node, changed) if isinstance(node, fx.Node) else None
     return bound is not None and bound <= size
 
 
-def _below(node: fx.Node) -> int | None:
-    """A number above all in the node, which are not negative; None where none is known."""
+def _below(node: fx.Node, changed: Set[fx.Node]) -> int | None:
+    """A number above all in the node, which are not negative; None where none is known, or it is `changed` in place."""
+    if node in changed:
+        return None
     if (known := _BELOW.get(node.target)) is not None:
         return known(node)
     if moves(node) and isinstance(node.args[0], fx.Node):
-        return _below(node.args[0])
+        return _below(node.args[0], changed)
     if node.target is not _GETITEM or node.args[1] != 1:
         return None
     source: Any = node.args[0]
