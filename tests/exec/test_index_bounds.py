@@ -153,7 +153,7 @@ READERS: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], bool]] = {
     "gather of integers": (lambda w, x, i: w * ORDER.gather(0, i).float().sum(), False),
     "index_add": (lambda w, x, i: _zeros().index_add(0, i, x) + w, False),
     "index_copy": (lambda w, x, i: _zeros().index_copy(0, i, x) + w, False),
-    "index_fill": (lambda w, x, i: w.index_fill(0, i, 1.0), True),
+    "index_fill": (lambda w, x, i: w.index_fill(0, i[4:], 1.0), True),
     "index_put": (lambda w, x, i: _zeros().index_put((i,), x, accumulate=True) + w, True),
     "assignment": (lambda w, x, i: _set(x, i) + w, True),
     "put": (lambda w, x, i: torch.zeros(4).put(i, x[:, 0])[:, None] + w, True),

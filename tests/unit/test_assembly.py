@@ -53,3 +53,11 @@ def test_an_argument_may_be_a_result() -> None:
     (same,) = assembly.call("same", lambda x: [x], [x], PLACE)
     (result,) = assembly.finished([same])(torch.ones(2))
     assert result.tolist() == [1.0, 1.0]
+
+
+def test_two_arguments_that_were_one_when_traced() -> None:
+    assembly = Assembly()
+    x, y = (assembly.argument(torch.zeros(2)) for _ in range(2))
+    results = [assembly.call("difference", lambda a, b: [a - b], pair, PLACE)[0] for pair in ((x, x), (x, y))]
+    none, difference = assembly.finished(results)(torch.tensor([1.0, 2.0]), torch.tensor([5.0, 9.0]))
+    assert (none.tolist(), difference.tolist()) == ([0.0, 0.0], [-4.0, -7.0])

@@ -87,3 +87,10 @@ def test_what_writes_nothing_is_not_functionalised(monkeypatch: pytest.MonkeyPat
         captured = capture(Model(function), None, (ROWS,), None)
         tracing.differentiate(captured, False, frozenset({"weight"}))
         assert len(seen) == times
+
+
+def test_what_only_the_trace_writes_is_functionalised() -> None:
+    captured = capture(Model(_plain), None, (ROWS,), None)
+    graph = tracing.trace_functional(captured, lambda x: [x.clone().mul_(2)], [torch.ones(3)])
+    assert not any(may_write(node) for node in graph.graph.nodes)
+    assert graph(torch.ones(3))[0].tolist() == [2.0, 2.0, 2.0]
