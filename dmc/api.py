@@ -59,7 +59,7 @@ def compile(
 ) -> CompiledStep:
     """Compiles one whole training step of `model` (forward, loss, backward, optimizer) ahead of time.
 
-    loss: called with (model output, targets), returns a floating-point scalar or (scalar, auxiliary outputs); None
+    loss: called with (model output, targets), returns a floating-point number or (number, auxiliary outputs); None
     where the model returns its own loss, as `transformers` models do when given labels. Where that is not its output,
     nor the first or the one named "loss" of several, the place or the name of it: `loss=1` for (logits, loss).
     optimizer: one of `dmc.optim`, or a `torch.optim` instance of such a kind or several, taken over with their state.

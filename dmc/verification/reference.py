@@ -171,7 +171,7 @@ def objective(request: Request, example: Any) -> list[Any]:
     leaves: list[tuple[str, Tensor]] = []
     if aux is not None:
         tree.flatten(aux, "aux", leaves)
-    return [value, *(leaf for _, leaf in leaves)]
+    return [value.reshape(()), *(leaf for _, leaf in leaves)]
 
 
 def micro_batch(example: Any, part: int, parts: int) -> Any:

@@ -162,6 +162,8 @@ READERS: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], bool]] = {
     "scatter_add": (lambda w, x, i: _zeros().scatter_add(0, i[:, None].expand(-1, 3), x) + w, False),
     "scatter_reduce": (lambda w, x, i: _zeros().scatter_reduce(0, i[:, None].expand(-1, 3), x, "amax") + w, False),
     "one_hot": (lambda w, x, i: functional.one_hot(i, 4).float() @ w + x, False),
+    "bincount": (lambda w, x, i: w * torch.bincount(i, minlength=4)[:, None], False),
+    "weighted bincount": (lambda w, x, i: w * i.bincount(x[:, 0] * w.sum(), 4)[:, None], False),
     "margins": (lambda w, x, i: functional.multi_margin_loss(x @ w.T, i), False),
     "embedding_bag": (lambda w, x, i: functional.embedding_bag(i[:, None], w) + x, False),
 }

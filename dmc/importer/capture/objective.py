@@ -94,15 +94,15 @@ class Objective(nn.Module):
         keyword: dict[str, Any] = tree.unflatten(self.kwargs, batch)
         result = self._objective(positional, keyword)
         value, aux = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
-        if not isinstance(value, Tensor) or value.dim() or not value.is_floating_point():
+        if not isinstance(value, Tensor) or value.numel() != 1 or not value.is_floating_point():
             raise ImportFailure(
                 "loss",
-                f"expected a floating-point scalar tensor, got {describe(value)}",
+                f"expected a floating-point tensor of one element, got {describe(value)}",
                 hint="return the loss, or a pair (loss, auxiliary outputs)",
             )
         leaves: list[tuple[str, Tensor]] = []
         self.seen.aux = None if aux is None else tree.flatten(aux, "aux", leaves)
-        return value, [leaf.detach() for _, leaf in leaves]
+        return value.reshape(()), [leaf.detach() for _, leaf in leaves]
 
     def _objective(self, positional: tuple[Any, ...], keyword: dict[str, Any]) -> Any:
         if self.own_loss is not None:

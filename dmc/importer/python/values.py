@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional, modules
 
+from dmc.errors import ImportFailure
 from dmc.importer.torch_internals import BATCH_NORM, CAUSAL_MASK
 
 
@@ -92,3 +93,17 @@ def narrow(function: Any, x: Tensor, dim: int, start: Any, length: int) -> Tenso
         return function(x, dim, start, length)
     first = torch.where(start < 0, start + x.shape[dim], start)
     return x.index_select(dim, first.reshape(1).to(torch.int64) + torch.arange(length))
+
+
+def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """`torch.bincount` of numbers below `minlength`, [minlength]: eager's result grows with larger ones, which are
+    indices out of range here. The weights have their gradient, for which eager raises.
+    """
+    if minlength < 1:
+        hint = "say how many there are: torch.bincount(x, minlength=n), where every number is below n"
+        raise ImportFailure(None, "torch.bincount counts as many numbers as the batch contains", hint)
+    if weights is None:
+        counted = torch.ones_like(x, dtype=torch.int64)
+    else:  # Sums of other types are of float64.
+        counted = weights if weights.dtype == torch.float32 else weights.double()
+    return counted.new_zeros(minlength).index_add(0, x.long(), counted)

@@ -28,7 +28,7 @@ from dmc.importer.python.gradients import (
     vector_jacobian_product,
 )
 from dmc.importer.python.known import KnownValues
-from dmc.importer.python.values import correlation, covariance, gaussian_nll, narrow, undecided
+from dmc.importer.python.values import bincount, correlation, covariance, gaussian_nll, narrow, undecided
 from dmc.importer.torch_internals import (
     FUNCTION_BASE,
     caller,
@@ -189,6 +189,10 @@ def _narrow(watch: Watch, function: Any, x: Tensor, dim: int, start: Any, length
     return narrow(function, x, dim, start, length)
 
 
+def _bincount(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Tensor:
+    return bincount(*args, **kwargs)
+
+
 def _one_hot(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Tensor:
     # Exported, it is a comparison, which lies in memory as its operand does; eager's is dense.
     return function(*args, **kwargs).contiguous()
@@ -273,6 +277,7 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.gaussian_nll_loss: _gaussian_nll,
     torch.nn.functional.one_hot: _one_hot,
     **dict.fromkeys((torch.ctc_loss, torch.nn.functional.ctc_loss), _ctc_loss),
+    **dict.fromkeys((torch.bincount, torch.Tensor.bincount), _bincount),
     **dict.fromkeys((torch.cov, torch.Tensor.cov), _covariance),
     **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _correlation),
     **dict.fromkeys((torch.narrow, torch.Tensor.narrow), _narrow),
