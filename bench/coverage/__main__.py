@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.coverage.sweep import Sweep
 from tests.fuzz.train import Mode
 
-KINDS = ("modules", "operators", "gradients", "architectures")
+KINDS = ("modules", "operators", "undifferentiable", "gradients", "architectures")
 
 
 def main() -> None:

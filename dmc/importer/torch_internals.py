@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch._C import _functorch as functorch
 from torch._C._functorch import get_unwrapped, is_batchedtensor
+from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
 from torch._functorch import eager_transforms, predispatch
 from torch._library import simple_registry
 from torch._ops import OpOverload
@@ -33,6 +34,9 @@ Registry = dict[str, Any]
 REGISTRIES = ("_parameters", "_buffers")
 # Called by every `apply`, including one looked up early, as in `reverse = Reverse.apply`.
 FUNCTION_BASE = _SingleLevelFunction
+# Of export: replaces functions before they are called. (handler, function, args, kwargs) -> what is called instead.
+EXPORT_CALLS = _NonStrictTorchFunctionHandler
+REPLACEMENT = "_override"
 BATCH_NORM: Any = _BatchNorm
 # Where `torch.func` looks up what differentiates.
 func_transforms: Any = eager_transforms

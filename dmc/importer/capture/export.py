@@ -22,6 +22,7 @@ from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
 from dmc.importer.capture.eager_strides import eager_strides
 from dmc.importer.capture.objective import Objective, Seen
+from dmc.importer.python.functions import Functions
 from dmc.importer.torch_internals import caller, recount_users
 
 
@@ -66,7 +67,7 @@ def _exported(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.ex
         with warnings.catch_warnings(), _whole_stacks(), _quiet_refusals(), _no_other_randomness(), _later_checks():
             # The objective itself checks which attributes may be assigned.
             warnings.filterwarnings("ignore", "The tensor attributes? .*(was|were) assigned during export")
-            with eager_strides(), objective.seen.watch.on_guard():
+            with eager_strides(), objective.seen.watch.on_guard(), Functions(objective.seen.watch):
                 program = torch.export.export(objective, batch, strict=False)
             _check_assertions(program)
             recount_users(program.graph_module)

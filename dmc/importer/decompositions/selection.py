@@ -234,7 +234,44 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     return ((place == each) & is_inside).to(torch.int64).sum(1).to(x.dtype)
 
 
+def searchsorted(
+    boundaries: Tensor,
+    x: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Where each number of `x` belongs in its row of boundaries, or in the only one, by eager's binary search: the same
+    with NaN, too, and where boundaries are not sorted.
+    """
+    right = right or side == "right"
+    row = boundaries if sorter is None else boundaries.gather(-1, sorter)
+    shape = x.shape if isinstance(x, Tensor) else ()
+    first = torch.zeros(shape, dtype=torch.int64, device=row.device)
+    end = torch.full_like(first, row.shape[-1])
+    for _ in range(row.shape[-1].bit_length()):
+        middle = (first + end) // 2
+        place = middle.clamp(max=row.shape[-1] - 1)
+        pivot = row.gather(-1, place) if row.dim() > 1 else row.index_select(0, place.reshape(-1)).view(shape)
+        is_after = ~(pivot > x) if right else ~(pivot >= x)
+        first, end = (
+            torch.where((first < end) & is_after, middle + 1, first),
+            torch.where((first < end) & ~is_after, middle, end),
+        )
+    return first.to(torch.int32) if out_int32 else first
+
+
+def _bucketize(x: Any, boundaries: Tensor, **options: Any) -> Tensor:
+    return searchsorted(boundaries, x, **options)
+
+
 OWN: dict[Any, Callable[..., Any]] = {
+    aten.searchsorted.Tensor: searchsorted,
+    aten.searchsorted.Scalar: searchsorted,
+    aten.bucketize.Tensor: _bucketize,
+    aten.bucketize.Scalar: _bucketize,
     aten.histc.default: histc,
     aten.topk.default: topk,
     aten.sort.default: sort,

@@ -233,7 +233,7 @@ def _index(random: Randomness, x: Tensor, indices: Sequence[Tensor | None]) -> A
         return DECLINE
     first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
     x = x.movedim(dims, list(range(len(dims))))
-    pairs = [_in_range(index, size, wraps=True) for index, size in zip(given, x.shape, strict=False)]
+    pairs = [_in_range(index.long(), size, wraps=True) for index, size in zip(given, x.shape, strict=False)]
     in_range = torch.broadcast_tensors(*(ok for _, ok in pairs))
     inside = functools.reduce(torch.logical_and, in_range)
     rows = aten.index.Tensor(x, [safe for safe, _ in pairs])

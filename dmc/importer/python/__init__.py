@@ -1,10 +1,12 @@
 """Side effects of Python code that export would silently lose: preserved, or refused.
 
 * watch: records Python calls and writes
+* functions: what calls of PyTorch's functions become
 * calls: `autograd.Function`s and hooks, kept for differentiation
 * gradients: gradients that a model takes itself
 * ctc: a loss that data would size
 * known: tensors whose values do not depend on state or batch
+* selected: what a number in a tensor selects
 * values: what PyTorch's modules decide by values
 * state: Python state other than tensors, compared and restored
 * accesses: attributes that are read before they are written

@@ -52,6 +52,16 @@ class KnownValues:
         with untraced():
             return function(*known_args, **known_kwargs)
 
+    def knows(self, tensor: Tensor) -> bool:
+        """Whether the values of a tensor are known, or it is no part of the trace."""
+        return traced_node(tensor)[0] is None or self._value(tensor) is not None
+
+    def numbers(self, tensor: Tensor) -> list[Any] | None:
+        """Those of a known tensor, in a row."""
+        value = self._value(tensor) if traced_node(tensor)[0] is not None else tensor
+        with untraced():
+            return None if value is None else value.reshape(-1).tolist()
+
     def _value(self, tensor: Tensor) -> Tensor | None:
         node, root = traced_node(tensor)
         if node is None:

@@ -65,7 +65,9 @@ def gaussian_nll(
         return function(x, target, variance, eps=eps, **kwargs)
 
 
-def covariance(x: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
+def covariance(
+    x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
+) -> Tensor:
     """`torch.cov`, which raises for weights below zero or that sum to zero; this gives NaN there."""
     rows = x.reshape(1, -1) if x.dim() < 2 else x
     weights = [each for each in (fweights, aweights) if each is not None]
@@ -80,11 +82,29 @@ def covariance(x: Tensor, correction: int, fweights: Tensor | None, aweights: Te
 
 def correlation(x: Tensor) -> Tensor:
     """`torch.corrcoef`."""
-    both = covariance(x, 1, None, None)
+    both = covariance(x)
     if both.dim() == 0:
         return both / both
     deviation = both.diagonal().sqrt()
     return (both / deviation.unsqueeze(1) / deviation).clip(-1.0, 1.0)
+
+
+def repeated(x: Tensor, repeats: Tensor, known: list[int] | None, dim: int | None, size: int | None) -> Tensor:
+    """`torch.repeat_interleave` by numbers that are known, or that have `size` as their sum: the loss is NaN where they
+    do not, for which eager raises.
+    """
+    x, dim = (x.reshape(-1), 0) if dim is None else (x, dim)
+    if known is not None:
+        counts = known * (x.shape[dim] if len(known) == 1 else 1)
+        if len(counts) != x.shape[dim]:
+            raise RuntimeError(f"repeat_interleave: {len(counts)} numbers for {x.shape[dim]} elements")
+        return x.index_select(dim, torch.tensor([i for i, count in enumerate(counts) for _ in range(count)]))
+    if size is None:
+        hint = "say how many elements there are in all: x.repeat_interleave(repeats, dim, output_size=n)"
+        raise ImportFailure(None, "repeat_interleave gives as many elements as the batch says", hint)
+    ends = repeats.expand(x.shape[dim]).cumsum(0)
+    torch.ops.aten._assert_async.default((ends[-1:].sum() == size) & (repeats >= 0).all())
+    return x.index_select(dim, torch.searchsorted(ends, torch.arange(size), right=True).clamp(max=x.shape[dim] - 1))
 
 
 def narrow(function: Any, x: Tensor, dim: int, start: Any, length: int) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -13,28 +12,25 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx import traceback
-from torch.fx.experimental import proxy_tensor
-from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import CheckpointFunction
 
 from dmc.errors import ImportFailure
 from dmc.importer import origin
-from dmc.importer.python.calls import PythonCalls, noted_function, noted_hook
-from dmc.importer.python.ctc import ctc_loss
+from dmc.importer.python.calls import PythonCalls, noted_function
 from dmc.importer.python.gradients import (
     gradient_and_value,
     no_forward_mode,
-    noted_gradient,
     vector_jacobian_product,
 )
 from dmc.importer.python.known import KnownValues
-from dmc.importer.python.values import bincount, correlation, covariance, gaussian_nll, narrow, undecided
+from dmc.importer.python.selected import Selections
+from dmc.importer.python.values import undecided
 from dmc.importer.torch_internals import (
+    EXPORT_CALLS,
     FUNCTION_BASE,
-    caller,
+    REPLACEMENT,
     func_transforms,
     is_of_checkpoint,
-    traced_apart,
     version,
 )
 
@@ -49,6 +45,9 @@ class Watch:
     known: KnownValues = field(default_factory=KnownValues)
     registered: Mapping[str, Tensor] = field(default_factory=dict)
     checkpoints: int = 0
+
+    def __post_init__(self) -> None:
+        self.selections = Selections(self.known)
 
     @property
     def is_active(self) -> bool:
@@ -77,13 +76,23 @@ class Watch:
             mock.patch.object(func_transforms, "grad_and_value_impl", gradient_and_value),
             mock.patch.object(func_transforms, "_vjp_with_argnums", vector_jacobian_product),
             mock.patch.object(func_transforms, "jvp_increment_nesting", no_forward_mode),
+            mock.patch.object(EXPORT_CALLS, REPLACEMENT, self._replaced(getattr(EXPORT_CALLS, REPLACEMENT))),
             undecided(),
-            _Functions(self),
         )
         with ExitStack() as stack:
             for each in patches:
                 stack.enter_context(each)
             yield
+
+    def _replaced(self, replace: Callable[..., Any]) -> Callable[..., Any]:
+        """What export calls instead of a function, with the selections of `Tensor.__getitem__`."""
+
+        def replaced(handler: Any, function: Any, args: Any, kwargs: Any) -> Any:
+            if function is torch.Tensor.__getitem__ and self.is_active and self.selections.selects(args[1]):
+                return self.selections.read, args, kwargs
+            return replace(handler, function, args, kwargs)
+
+        return replaced
 
     def _recomputed(self, run: Callable[..., Any], _: bool, *args: Any) -> Any:
         """A checkpointed part of the model."""
@@ -143,145 +152,3 @@ def _enter_inference(region: Any) -> None:
 
 def _exit_inference(region: Any, *error: Any) -> None:
     region.dmc_region.__exit__(*error)
-
-
-class _Functions(TorchFunctionMode):
-    """Intercepts calls of PyTorch functions, including attributes of tensors."""
-
-    def __init__(self, watch: Watch) -> None:
-        super().__init__()
-        self.watch = watch
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        handler = _HANDLERS.get(func) if self.watch.is_active else None
-        if handler is None:
-            return func(*args, **(kwargs or {}))
-        return handler(self.watch, func, *args, **(kwargs or {}))
-
-
-def _data(watch: Watch, get: Any, tensor: Tensor) -> Tensor:
-    # The same memory, and no gradient: what `.data` means, in a form that is traced.
-    return tensor.detach()
-
-
-def _converted(watch: Watch, convert: Any, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
-    # Parameters and buffers are kept in their own types.
-    if watch.name_of(tensor) is not None:
-        return convert(tensor, *args, **kwargs)
-    return traced_apart(tensor, lambda: convert(tensor, *args, **kwargs))
-
-
-def _gaussian_nll(watch: Watch, function: Any, x: Tensor, target: Tensor, var: Any, **options: Any) -> Tensor:
-    return gaussian_nll(function, x, target, var, **options)
-
-
-def _covariance(
-    watch: Watch, function: Any, x: Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None
-) -> Tensor:
-    return covariance(x, correction, fweights, aweights)
-
-
-def _correlation(watch: Watch, function: Any, x: Tensor) -> Tensor:
-    return correlation(x)
-
-
-def _narrow(watch: Watch, function: Any, x: Tensor, dim: int, start: Any, length: int) -> Tensor:
-    return narrow(function, x, dim, start, length)
-
-
-def _bincount(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Tensor:
-    return bincount(*args, **kwargs)
-
-
-def _one_hot(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Tensor:
-    # Exported, it is a comparison, which lies in memory as its operand does; eager's is dense.
-    return function(*args, **kwargs).contiguous()
-
-
-def _ctc_loss(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Tensor:
-    return ctc_loss(*args, **kwargs)
-
-
-def _known(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
-    return watch.known.call(function, *args, **kwargs)
-
-
-def _hook(watch: Watch, register: Any, tensor: Tensor, hook: Any) -> Any:
-    if (name := watch.name_of(tensor)) is not None:
-        fact = f"registers another hook on {name} in each call of `forward`"
-        raise ImportFailure(None, fact, hint="register it once, before compiling")
-    return noted_hook(watch.calls, tensor, hook)
-
-
-def _requires_grad(watch: Watch, change: Any, tensor: Tensor, wanted: bool = True) -> Any:
-    name = watch.name_of(tensor)
-    if name is not None and tensor.requires_grad != wanted:
-        raise ImportFailure(
-            None,
-            f"sets requires_grad of {name} in `forward`",
-            hint="set it before compiling, or use .detach() where no gradient is wanted",
-        )
-    return change(tensor, wanted)
-
-
-def _gradient(watch: Watch, grad: Any, *args: Any, **options: Any) -> Any:
-    if proxy_tensor.get_proxy_mode() is None:  # Inside an autograd.Function, which is recorded as a whole.
-        return grad(*args, **options)
-    given = inspect.signature(grad).bind(*args, **options)
-    given.apply_defaults()
-    return noted_gradient(watch.calls, given.arguments)
-
-
-def _refused(fact: str, hint: str, of_library: bool = True) -> Callable[..., Any]:
-    def refuse(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
-        if not of_library and _is_called_by_library():
-            return function(*args, **kwargs)
-        raise ImportFailure(None, fact, hint)
-
-    return refuse
-
-
-def _is_called_by_library() -> bool:
-    """Whether PyTorch itself is the caller; frames of modes are in between."""
-    frame = caller(1)
-    while frame is not None and frame.f_code.co_name in ("__torch_function__", "refuse", "_is_called_by_library"):
-        frame = frame.f_back
-    return frame is not None and origin.is_library(frame.f_code.co_filename)
-
-
-_DIFFERENTIATES = _refused(
-    "accumulates gradients inside the step", "take them by torch.autograd.grad(…, create_graph=True)"
-)
-_ATTRIBUTES: Any = torch.Tensor
-# What takes Python numbers from tensors.
-_NUMBERS = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "equal", "allclose", "is_nonzero")
-_CONVERSIONS = ("to", "type", "type_as", "float", "double", "half", "bfloat16")
-_HANDLERS: dict[Any, Callable[..., Any]] = {
-    **{getattr(torch.Tensor, name): _converted for name in _CONVERSIONS},
-    **{getattr(torch.Tensor, name): _known for name in _NUMBERS},
-    **dict.fromkeys((torch.equal, torch.allclose, torch.is_nonzero), _known),
-    _ATTRIBUTES.data.__get__: _data,
-    _ATTRIBUTES.data.__set__: _refused("assigns to .data", "write into the tensor: x.copy_(…) under torch.no_grad()"),
-    torch.Tensor.register_hook: _hook,
-    torch.Tensor.register_post_accumulate_grad_hook: _refused(
-        "a hook after gradient accumulation is not supported", "use register_hook, or the compiled optimizer"
-    ),
-    torch.Tensor.requires_grad_: _requires_grad,
-    _ATTRIBUTES.requires_grad.__set__: _requires_grad,
-    _ATTRIBUTES.grad_fn.__get__: _refused(
-        "reads .grad_fn, whose hooks are not supported", "use tensor.register_hook or an autograd.Function", False
-    ),
-    _ATTRIBUTES.grad.__get__: _refused(
-        "reads .grad", "gradients exist only inside the compiled step; keep what you need in a buffer", False
-    ),
-    torch.nn.functional.gaussian_nll_loss: _gaussian_nll,
-    torch.nn.functional.one_hot: _one_hot,
-    **dict.fromkeys((torch.ctc_loss, torch.nn.functional.ctc_loss), _ctc_loss),
-    **dict.fromkeys((torch.bincount, torch.Tensor.bincount), _bincount),
-    **dict.fromkeys((torch.cov, torch.Tensor.cov), _covariance),
-    **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _correlation),
-    **dict.fromkeys((torch.narrow, torch.Tensor.narrow), _narrow),
-    torch.autograd.grad: _gradient,
-    torch.autograd.backward: _DIFFERENTIATES,
-    torch.Tensor.backward: _DIFFERENTIATES,
-}

@@ -1,0 +1,171 @@
+"""What calls of PyTorch's functions become while a model is traced, where export would lose or refuse their meaning."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx.experimental import proxy_tensor
+from torch.overrides import TorchFunctionMode
+
+from dmc.errors import ImportFailure
+from dmc.importer import origin
+from dmc.importer.python.calls import noted_hook
+from dmc.importer.python.ctc import ctc_loss
+from dmc.importer.python.gradients import noted_gradient
+from dmc.importer.python.values import bincount, correlation, covariance, gaussian_nll, narrow, repeated
+from dmc.importer.python.watch import Watch
+from dmc.importer.torch_internals import caller, traced_apart
+
+
+class Functions(TorchFunctionMode):
+    """Intercepts calls of PyTorch functions, including attributes of tensors."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self.watch = watch
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not self.watch.is_active:
+            return func(*args, **(kwargs or {}))
+        if func is not torch.Tensor.__setitem__:
+            self.watch.selections.check((args, kwargs))
+        if (handler := _HANDLERS.get(func)) is None:
+            return func(*args, **(kwargs or {}))
+        return handler(self.watch, func, *args, **(kwargs or {}))
+
+
+def _data(watch: Watch, get: Any, tensor: Tensor) -> Tensor:
+    # The same memory, and no gradient: what `.data` means, in a form that is traced.
+    return tensor.detach()
+
+
+def _converted(watch: Watch, convert: Any, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+    # Parameters and buffers are kept in their own types.
+    if watch.name_of(tensor) is not None:
+        return convert(tensor, *args, **kwargs)
+    return traced_apart(tensor, lambda: convert(tensor, *args, **kwargs))
+
+
+def _gaussian_nll(watch: Watch, function: Any, x: Tensor, target: Tensor, var: Any, **options: Any) -> Tensor:
+    return gaussian_nll(function, x, target, var, **options)
+
+
+def _narrow(watch: Watch, function: Any, x: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    return narrow(function, x, dim, start, length)
+
+
+def _one_hot(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Tensor:
+    # Exported, it is a comparison, which lies in memory as its operand does; eager's is dense.
+    return function(*args, **kwargs).contiguous()
+
+
+def _assign(watch: Watch, assign: Any, x: Tensor, index: Any, value: Any) -> None:
+    if watch.selections.selects(index):
+        return watch.selections.write(x, index, value)
+    watch.selections.check((x, index, value))
+    return assign(x, index, value)
+
+
+def _instead(replacement: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda watch, function, *args, **kwargs: replacement(*args, **kwargs)
+
+
+def _repeated(
+    watch: Watch, function: Any, x: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: Any = None
+) -> Tensor:
+    if repeats is None:
+        x, repeats, dim = torch.arange(len(x)), x, 0
+    if not isinstance(repeats, Tensor):
+        return function(x, repeats, dim, output_size=output_size)
+    return repeated(x, repeats, watch.known.numbers(repeats), dim, output_size)
+
+
+def _known(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
+    return watch.known.call(function, *args, **kwargs)
+
+
+def _hook(watch: Watch, register: Any, tensor: Tensor, hook: Any) -> Any:
+    if (name := watch.name_of(tensor)) is not None:
+        fact = f"registers another hook on {name} in each call of `forward`"
+        raise ImportFailure(None, fact, hint="register it once, before compiling")
+    return noted_hook(watch.calls, tensor, hook)
+
+
+def _requires_grad(watch: Watch, change: Any, tensor: Tensor, wanted: bool = True) -> Any:
+    name = watch.name_of(tensor)
+    if name is not None and tensor.requires_grad != wanted:
+        raise ImportFailure(
+            None,
+            f"sets requires_grad of {name} in `forward`",
+            hint="set it before compiling, or use .detach() where no gradient is wanted",
+        )
+    return change(tensor, wanted)
+
+
+def _gradient(watch: Watch, grad: Any, *args: Any, **options: Any) -> Any:
+    if proxy_tensor.get_proxy_mode() is None:  # Inside an autograd.Function, which is recorded as a whole.
+        return grad(*args, **options)
+    given = inspect.signature(grad).bind(*args, **options)
+    given.apply_defaults()
+    return noted_gradient(watch.calls, given.arguments)
+
+
+def _refused(fact: str, hint: str, of_library: bool = True) -> Callable[..., Any]:
+    def refuse(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
+        if not of_library and _is_called_by_library():
+            return function(*args, **kwargs)
+        raise ImportFailure(None, fact, hint)
+
+    return refuse
+
+
+def _is_called_by_library() -> bool:
+    """Whether PyTorch itself is the caller; frames of modes are in between."""
+    frame = caller(1)
+    while frame is not None and frame.f_code.co_name in ("__torch_function__", "refuse", "_is_called_by_library"):
+        frame = frame.f_back
+    return frame is not None and origin.is_library(frame.f_code.co_filename)
+
+
+_DIFFERENTIATES = _refused(
+    "accumulates gradients inside the step", "take them by torch.autograd.grad(…, create_graph=True)"
+)
+_ATTRIBUTES: Any = torch.Tensor
+# What takes Python numbers from tensors.
+_NUMBERS = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "equal", "allclose", "is_nonzero")
+_CONVERSIONS = ("to", "type", "type_as", "float", "double", "half", "bfloat16")
+_HANDLERS: dict[Any, Callable[..., Any]] = {
+    **{getattr(torch.Tensor, name): _converted for name in _CONVERSIONS},
+    **{getattr(torch.Tensor, name): _known for name in _NUMBERS},
+    **dict.fromkeys((torch.equal, torch.allclose, torch.is_nonzero), _known),
+    _ATTRIBUTES.data.__get__: _data,
+    _ATTRIBUTES.data.__set__: _refused("assigns to .data", "write into the tensor: x.copy_(…) under torch.no_grad()"),
+    torch.Tensor.__setitem__: _assign,
+    torch.Tensor.register_hook: _hook,
+    torch.Tensor.register_post_accumulate_grad_hook: _refused(
+        "a hook after gradient accumulation is not supported", "use register_hook, or the compiled optimizer"
+    ),
+    torch.Tensor.requires_grad_: _requires_grad,
+    _ATTRIBUTES.requires_grad.__set__: _requires_grad,
+    _ATTRIBUTES.grad_fn.__get__: _refused(
+        "reads .grad_fn, whose hooks are not supported", "use tensor.register_hook or an autograd.Function", False
+    ),
+    _ATTRIBUTES.grad.__get__: _refused(
+        "reads .grad", "gradients exist only inside the compiled step; keep what you need in a buffer", False
+    ),
+    torch.nn.functional.gaussian_nll_loss: _gaussian_nll,
+    torch.nn.functional.one_hot: _one_hot,
+    **dict.fromkeys((torch.ctc_loss, torch.nn.functional.ctc_loss), _instead(ctc_loss)),
+    **dict.fromkeys((torch.bincount, torch.Tensor.bincount), _instead(bincount)),
+    **dict.fromkeys((torch.cov, torch.Tensor.cov), _instead(covariance)),
+    **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _instead(correlation)),
+    **dict.fromkeys((torch.narrow, torch.Tensor.narrow), _narrow),
+    **dict.fromkeys((torch.repeat_interleave, torch.Tensor.repeat_interleave), _repeated),
+    torch.autograd.grad: _gradient,
+    torch.autograd.backward: _DIFFERENTIATES,
+    torch.Tensor.backward: _DIFFERENTIATES,
+}
