@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 aten = torch.ops.aten
-MAX_ROUNDS = 64
+# A round finds one element of each row; ranking all takes few operations, each on all pairs of a row's elements.
+MAX_ROUNDS, FEW_ROUNDS, PAIRS_A_ROUND = 64, 4, 16
 
 
 def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
     """The first k elements of each row, in order, and their indices; ties go to the lowest index."""
-    if k > MAX_ROUNDS:
+    if x.dim() and (k > MAX_ROUNDS or FEW_ROUNDS < k >= x.shape[dim] / PAIRS_A_ROUND):
         return _ranked(x, dim, range(k), largest)
     if x.dim() == 0:
         return x.expand([]), torch.zeros([], dtype=torch.int64, device=x.device)
@@ -104,7 +105,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tenso
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
     """All elements of each row in order, and their indices; the sort is stable."""
-    return topk(x, x.shape[dim] if x.dim() else 1, dim, largest=descending)
+    return _ranked(x, dim, range(x.shape[dim]), descending) if x.dim() else topk(x, 1, dim, largest=descending)
 
 
 def stable_sort(x: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
