@@ -37,6 +37,8 @@ FUNCTION_BASE = _SingleLevelFunction
 # Of export: replaces functions before they are called. (handler, function, args, kwargs) -> what is called instead.
 EXPORT_CALLS = _NonStrictTorchFunctionHandler
 REPLACEMENT = "_override"
+# What `torch.no_grad` and the like call, when they begin and end.
+SETS_GRADIENTS = torch._C._set_grad_enabled
 BATCH_NORM: Any = _BatchNorm
 # Where `torch.func` looks up what differentiates.
 func_transforms: Any = eager_transforms
@@ -253,7 +255,7 @@ def written(graph: fx.Graph) -> set[fx.Node]:
 
 
 def updates_statistics(target: Any) -> bool:
-    """Whether an operation is `(x, weight, bias, mean, variance, training, …)` and may write mean and variance."""
+    """Of an operation `(x, weight, bias, mean, variance, training, …)`: whether it may write mean and variance."""
     return target in _UPDATES_STATISTICS
 
 

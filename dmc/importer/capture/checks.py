@@ -28,6 +28,12 @@ from dmc.importer.torch_internals import (
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 _NARROW = (torch.int8, torch.int16)
 # What a traced step does to integers of any width.
+_FIXED = "every shape must be fixed: use a mask of fixed shape instead, and pad inputs to one size"
+_MASKED = (
+    "every shape must be fixed: for x[mask] = y[mask] write x = torch.where(mask, y, x), and for a mean over x[mask] "
+    "(x * mask).sum() / mask.sum(); a mask may choose elements if `forward` makes it of constants"
+)
+_CHOOSE = ("aten.index.Tensor", "aten.masked_select", "aten.nonzero", "aten.where")
 _COPIES = (
     torch.ops.prims.convert_element_type.default,
     torch.ops.aten._to_copy.default,
@@ -73,7 +79,7 @@ def _check_value(value: Any, place: str, op: str) -> None:
         raise ImportFailure(
             place,
             f"{op} returns a tensor whose shape depends on data or is dynamic",
-            hint="every shape must be fixed: use a mask of fixed shape instead, and pad inputs to one size",
+            hint=_MASKED if op in _CHOOSE else _FIXED,
         )
     check_tensors(op, {place: value})
 

@@ -91,7 +91,7 @@ def _exported(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.ex
             str(place),
             f"{what} cannot be exported: {first}",
             hint="the step is compiled once for fixed shapes: values may not decide shapes or Python control flow; "
-            "use masks and torch.where instead",
+            "use masks and torch.where instead, and index_select and index_copy_ with a tensor of places",
         ) from error
 
 

@@ -79,7 +79,7 @@ class Objective(nn.Module):
         try:
             with accesses.watched():
                 value, leaves = self._outputs(batch)
-            watch.selections.close()
+            watch.close()
         finally:
             watch.registered = {}
         check_shapes(shapes, before.by_name)

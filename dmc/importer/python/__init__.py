@@ -6,6 +6,8 @@
 * gradients: gradients that a model takes itself
 * ctc: a loss that data would size
 * known: tensors whose values do not depend on state or batch
+* masks: masks of constants, and how many elements they choose
+* assigned: assignments to `.data`
 * selected: what a number in a tensor selects
 * values: what PyTorch's modules decide by values
 * state: Python state other than tensors, compared and restored

@@ -16,6 +16,7 @@ from dmc.importer import origin
 from dmc.importer.python.calls import noted_hook
 from dmc.importer.python.ctc import ctc_loss
 from dmc.importer.python.gradients import noted_gradient
+from dmc.importer.python.masks import combinations, indexed, masked_select
 from dmc.importer.python.values import bincount, correlation, covariance, gaussian_nll, narrow, repeated
 from dmc.importer.python.watch import Watch
 from dmc.importer.torch_internals import caller, traced_apart
@@ -43,6 +44,10 @@ def _data(watch: Watch, get: Any, tensor: Tensor) -> Tensor:
     return tensor.detach()
 
 
+def _assigned(watch: Watch, assign: Any, tensor: Tensor, value: Tensor) -> None:
+    watch.data.assign(watch.name_of(tensor), tensor, value)
+
+
 def _converted(watch: Watch, convert: Any, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
     # Parameters and buffers are kept in their own types.
     if watch.name_of(tensor) is not None:
@@ -63,7 +68,25 @@ def _one_hot(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Tensor:
     return function(*args, **kwargs).contiguous()
 
 
+def _index(watch: Watch, get: Any, x: Tensor, index: Any) -> Tensor:
+    return get(x, indexed(index, watch.known))
+
+
+def _masked_select(watch: Watch, function: Any, x: Tensor, mask: Tensor) -> Tensor:
+    return masked_select(function, x, mask, watch.known)
+
+
+def _constants(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
+    return watch.known.constants(function, *args, **kwargs)
+
+
+def _where(watch: Watch, function: Any, mask: Tensor, *others: Any, **named: Any) -> Any:
+    return function(mask, *others, **named) if others or named else watch.known.constants(function, mask)
+
+
 def _assign(watch: Watch, assign: Any, x: Tensor, index: Any, value: Any) -> None:
+    if isinstance(value, Tensor) and value.dim():
+        index = indexed(index, watch.known)
     if watch.selections.selects(index):
         return watch.selections.write(x, index, value)
     watch.selections.check((x, index, value))
@@ -101,7 +124,8 @@ def _requires_grad(watch: Watch, change: Any, tensor: Tensor, wanted: bool = Tru
         raise ImportFailure(
             None,
             f"sets requires_grad of {name} in `forward`",
-            hint="set it before compiling, or use .detach() where no gradient is wanted",
+            hint="set it before compiling. Where no gradient is wanted, use x.detach(), or, for a network that passes "
+            "gradients on but has none, functional_call(net, {n: p.detach() for n, p in net.named_parameters()}, x)",
         )
     return change(tensor, wanted)
 
@@ -137,13 +161,16 @@ _DIFFERENTIATES = _refused(
 _ATTRIBUTES: Any = torch.Tensor
 # What takes Python numbers from tensors.
 _NUMBERS = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "equal", "allclose", "is_nonzero")
+# What has as many elements as values say.
+_SIZED = ("nonzero", "argwhere", "unique", "unique_consecutive")
 _CONVERSIONS = ("to", "type", "type_as", "float", "double", "half", "bfloat16")
 _HANDLERS: dict[Any, Callable[..., Any]] = {
     **{getattr(torch.Tensor, name): _converted for name in _CONVERSIONS},
     **{getattr(torch.Tensor, name): _known for name in _NUMBERS},
     **dict.fromkeys((torch.equal, torch.allclose, torch.is_nonzero), _known),
     _ATTRIBUTES.data.__get__: _data,
-    _ATTRIBUTES.data.__set__: _refused("assigns to .data", "write into the tensor: x.copy_(…) under torch.no_grad()"),
+    _ATTRIBUTES.data.__set__: _assigned,
+    torch.Tensor.__getitem__: _index,
     torch.Tensor.__setitem__: _assign,
     torch.Tensor.register_hook: _hook,
     torch.Tensor.register_post_accumulate_grad_hook: _refused(
@@ -163,6 +190,10 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.bincount, torch.Tensor.bincount), _instead(bincount)),
     **dict.fromkeys((torch.cov, torch.Tensor.cov), _instead(covariance)),
     **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _instead(correlation)),
+    torch.where: _where,
+    **{getattr(owner, name): _constants for owner in (torch, torch.Tensor) for name in _SIZED},
+    **dict.fromkeys((torch.masked_select, torch.Tensor.masked_select), _masked_select),
+    torch.combinations: _instead(combinations),
     **dict.fromkeys((torch.narrow, torch.Tensor.narrow), _narrow),
     **dict.fromkeys((torch.repeat_interleave, torch.Tensor.repeat_interleave), _repeated),
     torch.autograd.grad: _gradient,

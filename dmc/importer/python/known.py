@@ -10,7 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, fx
+from torch._subclasses import FakeTensor
 from torch.utils import _pytree as pytree
 
 from dmc.importer.torch_internals import (
@@ -19,6 +21,7 @@ from dmc.importer.torch_internals import (
     draws_numbers,
     enter_autocast,
     exit_autocast,
+    is_batchedtensor,
     literal_of,
     may_write,
     storage_key,
@@ -26,6 +29,12 @@ from dmc.importer.torch_internals import (
     untraced,
 )
 
+aten = torch.ops.aten
+# These look at no values of their operand.
+_OF_SHAPES = {
+    *(aten.ones_like.default, aten.zeros_like.default, aten.full_like.default),
+    *(aten.new_ones.default, aten.new_zeros.default, aten.new_full.default),
+}
 # A larger tensor counts as unknown.
 _MOST_ELEMENTS = 1 << 28
 
@@ -56,11 +65,28 @@ class KnownValues:
         """Whether the values of a tensor are known, or it is no part of the trace."""
         return traced_node(tensor)[0] is None or self._value(tensor) is not None
 
+    def tensor(self, tensor: Tensor) -> Tensor | None:
+        """A known tensor with its values, or one that is no part of the trace, such as a module's plain attribute."""
+        return self._value(tensor) if traced_node(tensor)[0] is not None else tensor if _is_real(tensor) else None
+
     def numbers(self, tensor: Tensor) -> list[Any] | None:
         """Those of a known tensor, in a row."""
-        value = self._value(tensor) if traced_node(tensor)[0] is not None else tensor
+        value = self.tensor(tensor)
         with untraced():
             return None if value is None else value.reshape(-1).tolist()
+
+    def constants(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What a function gives for known tensors, as constants; else as traced."""
+        leaves, tree = pytree.tree_flatten((args, kwargs))
+        known = [self.tensor(leaf) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        if any(isinstance(leaf, Tensor) and value is None for leaf, value in zip(leaves, known, strict=True)):
+            return function(*args, **kwargs)
+        known_args, known_kwargs = pytree.tree_unflatten(known, tree)
+        with untraced():
+            results, tree = pytree.tree_flatten(function(*known_args, **known_kwargs))
+            numbers = [each.tolist() for each in results]
+        given = zip(results, numbers, strict=True)
+        return pytree.tree_unflatten([torch.tensor(n, dtype=r.dtype).reshape(r.shape) for r, n in given], tree)
 
     def _value(self, tensor: Tensor) -> Tensor | None:
         node, root = traced_node(tensor)
@@ -84,6 +110,11 @@ class KnownValues:
     def _computed(self, node: fx.Node, root: Any) -> Any:
         if (literal := literal_of(node, root)) is not None:
             return literal.clone()
+        if node.op == "get_attr" and isinstance(own := getattr(root, str(node.target), None), Tensor) and _is_real(own):
+            return own.clone()
+        if node.target in _OF_SHAPES and (operand := node.all_input_nodes[0].meta.get("val")) is not None:
+            shaped: Any = node.target
+            return shaped(torch.zeros(operand.shape, dtype=operand.dtype), *node.args[1:], **node.kwargs)
         is_known = all(self.values[each] is not None for each in node.all_input_nodes)
         if is_known and _is_repeatable(node):
             args, kwargs = fx.map_arg((node.args, node.kwargs), self.values.__getitem__)
@@ -99,6 +130,11 @@ class KnownValues:
         for known, value in self.values.items():
             if any(storage_key(each) in lost for each in _tensors(value)):
                 self.values[known] = None
+
+
+def _is_real(tensor: Tensor) -> bool:
+    """Whether a tensor has values."""
+    return not isinstance(tensor, FakeTensor) and not is_batchedtensor(tensor)
 
 
 def _tensors(value: Any) -> list[Tensor]:

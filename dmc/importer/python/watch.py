@@ -16,6 +16,7 @@ from torch.utils.checkpoint import CheckpointFunction
 
 from dmc.errors import ImportFailure
 from dmc.importer import origin
+from dmc.importer.python.assigned import AssignedData
 from dmc.importer.python.calls import PythonCalls, noted_function
 from dmc.importer.python.gradients import (
     gradient_and_value,
@@ -47,7 +48,12 @@ class Watch:
     checkpoints: int = 0
 
     def __post_init__(self) -> None:
-        self.selections = Selections(self.known)
+        self.selections, self.data = Selections(self.known), AssignedData()
+
+    def close(self) -> None:
+        """Raises ImportFailure where what was done by values would differ from eager's views."""
+        self.selections.close()
+        self.data.close()
 
     @property
     def is_active(self) -> bool:
