@@ -22,9 +22,12 @@ Use = Callable[["Student", Tensor], Tensor]
 class Student(nn.Module):
     """A network beside its teacher, a frozen copy."""
 
+    kept: Tensor
+
     def __init__(self, use: Use) -> None:
         super().__init__()
         self.net, self.use = nn.Linear(WIDTH, WIDTH), use
+        self.register_buffer("kept", torch.zeros(WIDTH))
         self.teacher = copy.deepcopy(self.net).requires_grad_(False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -93,6 +96,26 @@ def _shared(model: Student, x: Tensor) -> Tensor:
     return model.net(x)
 
 
+def _of_a_parameter(model: Student, x: Tensor) -> Tensor:
+    model.teacher.weight.data = model.net.weight.data  # From now on the teacher is the student.
+    return model.net(x)
+
+
+def _of_an_input(model: Student, x: Tensor) -> Tensor:
+    model.teacher.bias.data = x[0]
+    return model.net(x)
+
+
+def _twice(model: Student, x: Tensor) -> Tensor:
+    model.teacher.weight.data = model.net.weight.data = model.net.weight.data * 2
+    return model.net(x)
+
+
+def _as_a_buffer(model: Student, x: Tensor) -> Tensor:
+    model.teacher.bias.data = model.kept = x.detach().mean(0)
+    return model.net(x)
+
+
 def _of_another_shape(model: Student, x: Tensor) -> Tensor:
     model.teacher.weight.data = model.net.weight.data[:1]
     return model.net(x)
@@ -109,6 +132,10 @@ REFUSED = {
     _kept_by_the_users_gradient: "teacher.weight after it was read",
     _kept_by_an_alias: "uses old memory of a tensor after assigning to its .data",
     _shared: "or writes into either tensor",
+    _of_a_parameter: "teacher.weight the memory of another tensor",
+    _of_an_input: "teacher.bias the memory of another tensor",
+    _twice: "weight the memory of another tensor",
+    _as_a_buffer: "or writes into either tensor",
     _of_another_shape: "teacher.weight what has another shape",
     _of_no_parameter: "assigns to .data\n",
 }

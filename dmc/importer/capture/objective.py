@@ -79,7 +79,7 @@ class Objective(nn.Module):
         try:
             with accesses.watched():
                 value, leaves = self._outputs(batch)
-            watch.close()
+            watch.close(Registered.of(self.model, self.loss).by_name.values())
         finally:
             watch.registered = {}
         check_shapes(shapes, before.by_name)

@@ -7,7 +7,7 @@ written afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 import torch
@@ -60,15 +60,20 @@ class AssignedData:
         node, _ = traced_node(x)
         if node is None or any(_keeps(user) for user in node.users):
             raise ImportFailure(None, f"assigns to .data of {name} after it was read", _HINT)
+        if not _is_new(value) or storage_key(value) in [storage_key(each.value) for each in self.made]:
+            raise ImportFailure(
+                None, f"assigns to .data of {name} the memory of another tensor", f"clone it, or {_HINT}"
+            )
         aliases, before = _aliases(node), set(node.graph.nodes)
         with torch.no_grad():
             x.detach().copy_(value)
         self.made.append(_Assignment(x, value, (version(x), version(value)), aliases, before))
 
-    def close(self) -> None:
+    def close(self, registered: Iterable[Tensor]) -> None:
         """Raises ImportFailure where eager would tell two memories apart, or see that two tensors share one."""
         with without_torch_functions():
-            if any(each.is_noticed for each in self.made):
+            kept = {storage_key(each) for each in registered} if self.made else set[int]()
+            if any(each.is_noticed or storage_key(each.value) in kept for each in self.made):
                 fact = "uses old memory of a tensor after assigning to its .data, or writes into either tensor"
                 raise ImportFailure(None, fact, _HINT)
 
@@ -77,6 +82,14 @@ def _aliases(node: fx.Node) -> set[fx.Node]:
     """What shares a tensor's memory."""
     found = {user for user in node.users if is_view(user.target) or user.target is _DETACH}
     return found.union(*(_aliases(user) for user in found))
+
+
+def _is_new(value: Tensor) -> bool:
+    """Whether an operation of the trace has made the memory of a tensor."""
+    node, _ = traced_node(value)
+    while node is not None and (is_view(node.target) or node.target is _DETACH):
+        node = node.all_input_nodes[0]
+    return node is not None and node.op == "call_function"
 
 
 def _keeps(user: fx.Node) -> bool:
