@@ -25,12 +25,14 @@ class Ring(nn.Module):
     history: Tensor
     count: Tensor
     rates: Tensor
+    last: Tensor
 
     def __init__(self, use: Use) -> None:
         super().__init__()
         self.head, self.use = nn.Linear(WIDTH, WIDTH), use
         self.register_buffer("history", torch.arange(ROWS * 2 * WIDTH).view(ROWS, 2, WIDTH) / 10)
         self.register_buffer("count", torch.tensor(2))
+        self.register_buffer("last", torch.zeros(2, WIDTH))
         self.register_buffer("rates", torch.tensor([1.0, 0.5, 0.25, 0.125, 0.1, 0.05]))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -136,7 +138,13 @@ def _assigned_elsewhere(ring: Ring, y: Tensor) -> Tensor:
     return y
 
 
+def _kept(ring: Ring, y: Tensor) -> Tensor:
+    ring.last = ring.history[ring.count % ROWS]
+    return y
+
+
 REFUSED = (
+    _kept,
     _written_through,
     _written_through_a_view,
     _read_after_a_change,

@@ -61,9 +61,8 @@ class AssignedData:
         if node is None or any(_keeps(user) for user in node.users):
             raise ImportFailure(None, f"assigns to .data of {name} after it was read", _HINT)
         if not _is_new(value) or storage_key(value) in [storage_key(each.value) for each in self.made]:
-            raise ImportFailure(
-                None, f"assigns to .data of {name} the memory of another tensor", f"clone it, or {_HINT}"
-            )
+            fact = f"assigns to .data of {name} the memory of another tensor"
+            raise ImportFailure(None, fact, hint="assign a copy, as of x.clone()")
         aliases, before = _aliases(node), set(node.graph.nodes)
         with torch.no_grad():
             x.detach().copy_(value)

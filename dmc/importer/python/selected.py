@@ -6,7 +6,7 @@ that could tell them apart is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,10 +86,11 @@ class Selections:
             if made is not None and not made.is_current:
                 raise _stale()
 
-    def close(self) -> None:
-        """Raises ImportFailure where a copy was written, which eager would have written into its source."""
+    def close(self, registered: Collection[Tensor]) -> None:
+        """Raises ImportFailure where a copy was written, which eager would have written into its source, or is kept."""
         with without_torch_functions():
-            if any(made.versions[0] != version(made.copy) for made in self.made.values()):
+            is_kept = bool(self.made) and any(storage_key(each) in self.made for each in registered)
+            if is_kept or any(made.versions[0] != version(made.copy) for made in self.made.values()):
                 raise _stale()
 
     def _is_unknown(self, part: Any) -> bool:
@@ -131,6 +132,6 @@ def _converted(x: Tensor, value: Any) -> Tensor:
 def _stale() -> ImportFailure:
     return ImportFailure(
         None,
-        "writes into what a number in a tensor selects, or into what it was selected from",
-        hint="assign to the selection itself, as in x[i] = x[i] + 1, and select it again afterwards",
+        "writes into what a number in a tensor selects, or into what it was selected from, or keeps it in a buffer",
+        hint="assign to the selection itself, as in x[i] = x[i] + 1, and select it again afterwards; keep a clone",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,12 +50,12 @@ class Watch:
     def __post_init__(self) -> None:
         self.selections, self.data = Selections(self.known), AssignedData()
 
-    def close(self, registered: Iterable[Tensor]) -> None:
+    def close(self, registered: Collection[Tensor]) -> None:
         """Raises ImportFailure where what was done by values would differ from what eager does in memory.
 
         registered: parameters and buffers as the model leaves them.
         """
-        self.selections.close()
+        self.selections.close(registered)
         self.data.close(registered)
 
     @property
