@@ -153,3 +153,23 @@ def test_outputs_are_real() -> None:
             example=example,
         )
     assert caught.value.hint
+
+
+class Spectral(nn.Module):
+    """Frequencies, of which the imaginary parts of the first and the last have no meaning for a real result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filter = nn.Parameter(torch.randn(WIDTH // 2 + 1, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, WIDTH] → [B, WIDTH]."""
+        return torch.fft.irfft(torch.fft.rfft(x) * torch.view_as_complex(self.filter), n=WIDTH)
+
+
+def test_what_a_real_result_ignores_has_no_gradient(context: Any) -> None:
+    torch.manual_seed(0)
+    model, batches = Spectral(), [(torch.randn(3, WIDTH), torch.randn(3, WIDTH)) for _ in range(2)]
+    step = assert_trains_as_eager(context, model, nn.functional.mse_loss, batches)
+    ignored = step.model_state()["filter"][[0, -1], 1]
+    assert ignored.equal(model.filter.detach()[[0, -1], 1])

@@ -40,11 +40,12 @@ def memory_reads(graph: Graph, number: int) -> Iterator[Read]:
 
 def sources(graph: Graph, number: int) -> Iterator[int]:
     """The operations that compute or move the operands of operation `number`, through views, scalars and barriers."""
-    pending = list(graph.reads[number])
+    pending, seen = list(graph.reads[number]), set[int]()
     while pending:
         maker = graph.made_by.get(pending.pop())
-        if maker is None:
+        if maker is None or maker in seen:
             continue
+        seen.add(maker)
         if graph.kinds[maker] in (Kind.COMPUTE, Kind.MOVEMENT):
             yield maker
         else:

@@ -101,7 +101,10 @@ _OWN = (AttributeError, ImportError, LookupError, NameError, TypeError, ZeroDivi
 
 def _own_failure(place: str, error: Exception) -> ImportFailure:
     fact = f"{type(error).__name__}: {str(error).strip()}"
-    return ImportFailure(place, fact, hint="run the model and its loss on the example in PyTorch eager to see it there")
+    hint = "run the model and its loss on the example in PyTorch eager to see it there"
+    if FakeTensor.__name__ in fact:
+        hint = "compute what needs a tensor's numbers outside the step, and pass tensors of fixed shapes and masks"
+    return ImportFailure(place, fact, hint)
 
 
 @contextmanager

@@ -21,6 +21,8 @@ from dmc.step_function import functions, symbol
 from dmc.walk import walk
 
 SIMPLE = ("arith.constant", "tensor.empty", "linalg.fill")
+# Operations of a constant that several readers share: for each of them anew, they would grow with every sharing inside.
+_LONG = 64
 
 
 @dataclass
@@ -87,6 +89,7 @@ class Bodies:
     symbols: dm.Symbols
     made: dict[Pattern, Made] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    lengths: dict[int, int] = field(default_factory=dict[int, int])
 
     def get(self, outline: Outline) -> Made:
         """The kernel of this outline."""
@@ -143,12 +146,20 @@ class Bodies:
             del copy.attributes[name]
 
     def _provide(self, value: ir.Value, values: dict[ir.Value, ir.Value], member: int) -> None:
-        """Creates the constant `value`, rematerialised for each reader so that it can be fused."""
+        """Creates the constant `value`, rematerialised for each reader so that it can be fused, unless it is long."""
         if self.graph.kind_of(value) is not Kind.CONSTANT:
             return
         number = self.graph.made_by[value]
-        if value not in values or self.graph.ops[number].name not in SIMPLE:
+        is_shared = self.graph.ops[number].name in SIMPLE or self._length(number) > _LONG
+        if value not in values or not is_shared:
             self._copy(number, values, member)
+
+    def _length(self, number: int) -> int:
+        """How many operations a constant takes that is rematerialised with all that it reads."""
+        if number not in self.lengths:
+            read = [self.graph.made_by[v] for v in self.graph.reads[number] if self.graph.kind_of(v) is Kind.CONSTANT]
+            self.lengths[number] = 1 + sum(self._length(each) for each in read)
+        return self.lengths[number]
 
 
 def text_of(function: func.FuncOp) -> str:
