@@ -23,6 +23,7 @@ _TABLES = {
     "modules": ("modules_interpreter_fp32", "Modules of `torch.nn` (PyTorch's `module_db`)"),
     "modules_bf16_mixed": ("modules_interpreter_bf16-mixed", "Modules of `torch.nn` in bf16-mixed"),
     "operators": ("operators_interpreter_fp32", "Differentiable operators (PyTorch's `op_db`)"),
+    "undifferentiable": ("undifferentiable_interpreter_fp32", "Operators without a gradient (of `op_db`)"),
     "gradients": (
         "gradients_interpreter_fp32",
         "Gradients taken inside the step (of `op_db`'s operators, differentiated again for the loss)",
