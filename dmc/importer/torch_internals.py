@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, fx, nn
 from torch._C import _functorch as functorch
 from torch._C._functorch import get_unwrapped, is_batchedtensor
-from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
 from torch._functorch import eager_transforms, predispatch
 from torch._library import simple_registry
 from torch._ops import OpOverload
@@ -34,9 +33,6 @@ Registry = dict[str, Any]
 REGISTRIES = ("_parameters", "_buffers")
 # Called by every `apply`, including one looked up early, as in `reverse = Reverse.apply`.
 FUNCTION_BASE = _SingleLevelFunction
-# Of export: replaces functions before they are called. (handler, function, args, kwargs) -> what is called instead.
-EXPORT_CALLS = _NonStrictTorchFunctionHandler
-REPLACEMENT = "_override"
 # What `torch.no_grad` and the like call, when they begin and end.
 SETS_GRADIENTS = torch._C._set_grad_enabled
 BATCH_NORM: Any = _BatchNorm
@@ -52,6 +48,13 @@ enter_autocast, exit_autocast = autocast_mode._enter_autocast, autocast_mode._ex
 # What enters and leaves `torch.vmap` in an exported graph: nothing reads its results.
 ENTER_VMAP = predispatch._vmap_increment_nesting
 VMAP_NESTING = frozenset((ENTER_VMAP, predispatch._vmap_decrement_nesting))
+
+
+def replacing_functions(change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> AbstractContextManager[Any]:
+    """Changes what export calls instead of functions: (handler, function, args, kwargs) → (function, args, kwargs)."""
+    from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler as Handler  # It imports Triton.
+
+    return mock.patch.object(Handler, "_override", change(Handler._override))
 
 
 def compiled_when_called() -> AbstractContextManager[None]:

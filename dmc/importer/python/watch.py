@@ -27,11 +27,10 @@ from dmc.importer.python.known import KnownValues
 from dmc.importer.python.selected import Selections
 from dmc.importer.python.values import undecided
 from dmc.importer.torch_internals import (
-    EXPORT_CALLS,
     FUNCTION_BASE,
-    REPLACEMENT,
     func_transforms,
     is_of_checkpoint,
+    replacing_functions,
     version,
 )
 
@@ -85,7 +84,7 @@ class Watch:
             mock.patch.object(func_transforms, "grad_and_value_impl", gradient_and_value),
             mock.patch.object(func_transforms, "_vjp_with_argnums", vector_jacobian_product),
             mock.patch.object(func_transforms, "jvp_increment_nesting", no_forward_mode),
-            mock.patch.object(EXPORT_CALLS, REPLACEMENT, self._replaced(getattr(EXPORT_CALLS, REPLACEMENT))),
+            replacing_functions(self._replaced),
             undecided(),
         )
         with ExitStack() as stack:
