@@ -220,7 +220,7 @@ def test_names_that_stand_for_two_tensors(name: str) -> None:
 @pytest.mark.parametrize(
     ("loss", "fact"),
     [
-        (lambda output, target: output, "scalar"),
+        (lambda output, target: output, "one element"),
         (lambda output, target: output.sum().long(), "floating"),
         (lambda output, target: output.sum().item(), "loss|item"),
         (None, "loss"),
