@@ -41,8 +41,8 @@ func_transforms: Any = eager_transforms
 # A function of `torch.nn.modules.transformer`.
 CAUSAL_MASK = "_detect_is_causal_mask"
 # Normalisations: their schemas do not say that they write the running mean and variance.
-_UPDATES_STATISTICS = frozenset((torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default))
-
+_NORMS = ("batch_norm", "instance_norm", "native_batch_norm")
+_UPDATES_STATISTICS = {getattr(torch.ops.aten, name).default for name in _NORMS}
 # What enters and leaves `torch.autocast` in a graph that is being traced.
 enter_autocast, exit_autocast = autocast_mode._enter_autocast, autocast_mode._exit_autocast
 # What enters and leaves `torch.vmap` in an exported graph: nothing reads its results.

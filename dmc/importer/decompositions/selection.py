@@ -105,7 +105,11 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tenso
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
     """All elements of each row in order, and their indices; the sort is stable."""
-    return _ranked(x, dim, range(x.shape[dim]), descending) if x.dim() else topk(x, 1, dim, largest=descending)
+    if not x.numel():
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    if not x.dim():
+        return topk(x, 1, dim, largest=descending)
+    return _ranked(x, dim, range(x.shape[dim]), descending)
 
 
 def stable_sort(x: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:

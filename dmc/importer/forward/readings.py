@@ -154,7 +154,7 @@ def _loss(given: _Given) -> Iterator[Reading]:
 
 
 def _margins(given: _Given) -> Iterator[Reading]:
-    yield Reading(given["target"], _tensor(given["self"]).shape[-1], "the classes of the loss", is_silent=True)
+    yield Reading(given["target"], _along(_tensor(given["self"]), -1), "the classes of the loss", is_silent=True)
 
 
 def _one_hot(given: _Given) -> Iterator[Reading]:

@@ -101,7 +101,7 @@ def repeated(x: Tensor, repeats: Tensor, known: list[int] | None, dim: int | Non
         return x.index_select(dim, torch.tensor([i for i, count in enumerate(counts) for _ in range(count)]))
     if size is None:
         hint = "say how many elements there are in all: x.repeat_interleave(repeats, dim, output_size=n)"
-        raise ImportFailure(None, "repeat_interleave gives as many elements as the batch says", hint)
+        raise ImportFailure(None, "repeat_interleave returns a tensor whose shape depends on data", hint)
     ends = repeats.expand(x.shape[dim]).cumsum(0)
     torch.ops.aten._assert_async.default((ends[-1:].sum() == size) & (repeats >= 0).all())
     return x.index_select(dim, torch.searchsorted(ends, torch.arange(size), right=True).clamp(max=x.shape[dim] - 1))
@@ -121,7 +121,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     """
     if minlength < 1:
         hint = "say how many there are: torch.bincount(x, minlength=n), where every number is below n"
-        raise ImportFailure(None, "torch.bincount counts as many numbers as the batch contains", hint)
+        raise ImportFailure(None, "torch.bincount returns a tensor whose shape depends on data", hint)
     if weights is None:
         counted = torch.ones_like(x, dtype=torch.int64)
     else:  # Sums of other types are of float64.
