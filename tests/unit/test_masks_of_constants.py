@@ -56,7 +56,11 @@ def _places(pairs: Pairs, y: Tensor) -> Tensor:
 
 def _selected(pairs: Pairs, y: Tensor) -> Tensor:
     classes, counts = torch.unique(torch.tensor([1, 3, 1]), return_counts=True)
-    chosen = torch.masked_select(y, torch.tensor([True, False, True])) + y.masked_select(y.new_ones(1, WIDTH) > 0)[:8]
+    y = torch.where(condition=y > 0, input=y, other=0.5 * y)
+    chosen = (
+        torch.masked_select(input=y, mask=torch.tensor([True, False, True]))
+        + y.masked_select(y.new_ones(1, WIDTH) > 0)[:8]
+    )
     return chosen.square().sum() * (y[classes].sum(1) * counts).sum()
 
 

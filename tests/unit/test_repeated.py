@@ -30,7 +30,9 @@ class Graph(nn.Module):
         sent = self.features.repeat_interleave(degrees, 0, output_size=EDGES)
         owners = torch.repeat_interleave(degrees, output_size=EDGES)
         own = torch.tensor([1, 0, 3, 2])
-        fixed = torch.repeat_interleave(self.features, own, dim=0) + self.features.repeat_interleave(own, 0)
+        fixed = torch.repeat_interleave(input=self.features, repeats=own, dim=0) + self.features.repeat_interleave(
+            own, 0
+        )
         twice = self.pairs.repeat_interleave(torch.tensor(2), 1)[:, :3] + self.pairs.repeat_interleave(2)[:EDGES, None]
         return sent * owners[:, None] + fixed * twice + self.features.repeat_interleave(torch.tensor([1]))[:EDGES, None]
 

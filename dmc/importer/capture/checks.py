@@ -27,13 +27,13 @@ from dmc.importer.torch_internals import (
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 _NARROW = (torch.int8, torch.int16)
-# What a traced step does to integers of any width.
 _FIXED = "every shape must be fixed: use a mask of fixed shape instead, and pad inputs to one size"
 _MASKED = (
     "every shape must be fixed: for x[mask] = y[mask] write x = torch.where(mask, y, x), and for a mean over x[mask] "
     "(x * mask).sum() / mask.sum(); a mask may choose elements if `forward` makes it of constants"
 )
 _CHOOSE = ("aten.index.Tensor", "aten.masked_select", "aten.nonzero", "aten.where")
+# What a traced step does to integers of any width.
 _COPIES = (
     torch.ops.prims.convert_element_type.default,
     torch.ops.aten._to_copy.default,

@@ -21,6 +21,8 @@ from dmc.importer.python.values import bincount, correlation, covariance, gaussi
 from dmc.importer.python.watch import Watch
 from dmc.importer.torch_internals import caller, traced_apart
 
+_FIRST = "input"
+
 
 class Functions(TorchFunctionMode):
     """Intercepts calls of PyTorch functions, including attributes of tensors."""
@@ -39,13 +41,23 @@ class Functions(TorchFunctionMode):
         return handler(self.watch, func, *args, **(kwargs or {}))
 
 
+def _operand_by_name(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """The handler of a function whose first operand may be given as `input`."""
+
+    def handle(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
+        first = [kwargs.pop(_FIRST)] if _FIRST in kwargs else []
+        return handler(watch, function, *first, *args, **kwargs)
+
+    return handle
+
+
 def _data(watch: Watch, get: Any, tensor: Tensor) -> Tensor:
     # The same memory, and no gradient: what `.data` means, in a form that is traced.
     return tensor.detach()
 
 
 def _assigned(watch: Watch, assign: Any, tensor: Tensor, value: Tensor) -> None:
-    watch.data.assign(watch.name_of(tensor), tensor, value)
+    watch.assigned.assign(watch.name_of(tensor), tensor, value)
 
 
 def _converted(watch: Watch, convert: Any, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -55,10 +67,12 @@ def _converted(watch: Watch, convert: Any, tensor: Tensor, *args: Any, **kwargs:
     return traced_apart(tensor, lambda: convert(tensor, *args, **kwargs))
 
 
+@_operand_by_name
 def _gaussian_nll(watch: Watch, function: Any, x: Tensor, target: Tensor, var: Any, **options: Any) -> Tensor:
     return gaussian_nll(function, x, target, var, **options)
 
 
+@_operand_by_name
 def _narrow(watch: Watch, function: Any, x: Tensor, dim: int, start: Any, length: int) -> Tensor:
     return narrow(function, x, dim, start, length)
 
@@ -72,6 +86,7 @@ def _index(watch: Watch, get: Any, x: Tensor, index: Any) -> Tensor:
     return get(x, indexed(index, watch.known))
 
 
+@_operand_by_name
 def _masked_select(watch: Watch, function: Any, x: Tensor, mask: Tensor) -> Tensor:
     return masked_select(function, x, mask, watch.known)
 
@@ -80,8 +95,10 @@ def _constants(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
     return watch.known.constants(function, *args, **kwargs)
 
 
-def _where(watch: Watch, function: Any, mask: Tensor, *others: Any, **named: Any) -> Any:
-    return function(mask, *others, **named) if others or named else watch.known.constants(function, mask)
+def _where(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
+    if len(args) + len(kwargs) > 1:
+        return function(*args, **kwargs)
+    return watch.known.constants(function, *args, **kwargs)
 
 
 def _assign(watch: Watch, assign: Any, x: Tensor, index: Any, value: Any) -> None:
@@ -94,9 +111,10 @@ def _assign(watch: Watch, assign: Any, x: Tensor, index: Any, value: Any) -> Non
 
 
 def _instead(replacement: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda watch, function, *args, **kwargs: replacement(*args, **kwargs)
+    return _operand_by_name(lambda watch, function, *args, **kwargs: replacement(*args, **kwargs))
 
 
+@_operand_by_name
 def _repeated(
     watch: Watch, function: Any, x: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: Any = None
 ) -> Tensor:

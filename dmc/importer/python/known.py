@@ -53,13 +53,10 @@ class KnownValues:
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """What a function that returns Python values gives, such as `Tensor.item`: of known values, else as traced."""
-        leaves, tree = pytree.tree_flatten((args, kwargs))
-        known = [self._value(leaf) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-        if any(isinstance(leaf, Tensor) and value is None for leaf, value in zip(leaves, known, strict=True)):
+        if (known := _known(self._value, (args, kwargs))) is None:
             return function(*args, **kwargs)
-        known_args, known_kwargs = pytree.tree_unflatten(known, tree)
         with untraced():
-            return function(*known_args, **known_kwargs)
+            return function(*known[0], **known[1])
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether the values of a tensor are known, or it is no part of the trace."""
@@ -77,13 +74,10 @@ class KnownValues:
 
     def constants(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """What a function gives for known tensors, as constants; else as traced."""
-        leaves, tree = pytree.tree_flatten((args, kwargs))
-        known = [self.tensor(leaf) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-        if any(isinstance(leaf, Tensor) and value is None for leaf, value in zip(leaves, known, strict=True)):
+        if (known := _known(self.tensor, (args, kwargs))) is None:
             return function(*args, **kwargs)
-        known_args, known_kwargs = pytree.tree_unflatten(known, tree)
         with untraced():
-            results, tree = pytree.tree_flatten(function(*known_args, **known_kwargs))
+            results, tree = pytree.tree_flatten(function(*known[0], **known[1]))
             numbers = [each.tolist() for each in results]
         given = zip(results, numbers, strict=True)
         return pytree.tree_unflatten([torch.tensor(n, dtype=r.dtype).reshape(r.shape) for r, n in given], tree)
@@ -112,17 +106,21 @@ class KnownValues:
             return literal.clone()
         if node.op == "get_attr" and isinstance(own := getattr(root, str(node.target), None), Tensor) and _is_real(own):
             return own.clone()
-        if node.target in _OF_SHAPES and (operand := node.all_input_nodes[0].meta.get("val")) is not None:
-            shaped: Any = node.target
-            return shaped(torch.zeros(operand.shape, dtype=operand.dtype), *node.args[1:], **node.kwargs)
-        is_known = all(self.values[each] is not None for each in node.all_input_nodes)
-        if is_known and _is_repeatable(node):
-            args, kwargs = fx.map_arg((node.args, node.kwargs), self.values.__getitem__)
+        looks_at = node.all_input_nodes[1 if node.target in _OF_SHAPES else 0 :]
+        if all(self.values[each] is not None for each in looks_at) and _is_repeatable(node):
+            args, kwargs = fx.map_arg((node.args, node.kwargs), self._given)
             function: Any = node.target
             return function(*args, **kwargs)
         if may_write(node):
             self._forget(node)
         return None
+
+    def _given(self, node: fx.Node) -> Any:
+        """What a known node is given: of an operand that only lends its shape, one of zeros."""
+        value, example = self.values[node], node.meta.get("val")
+        if value is None and isinstance(example, Tensor):
+            return torch.zeros(example.shape, dtype=example.dtype)
+        return value
 
     def _forget(self, node: fx.Node) -> None:
         """What lies in memory where an operation may write."""
@@ -130,6 +128,14 @@ class KnownValues:
         for known, value in self.values.items():
             if any(storage_key(each) in lost for each in _tensors(value)):
                 self.values[known] = None
+
+
+def _known(value_of: Callable[[Tensor], Tensor | None], operands: Any) -> Any:
+    """Operands with the values of their tensors; None where one is unknown."""
+    leaves, tree = pytree.tree_flatten(operands)
+    known = [value_of(leaf) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    is_known = all(value is not None or leaf is None for leaf, value in zip(leaves, known, strict=True))
+    return pytree.tree_unflatten(known, tree) if is_known else None
 
 
 def _is_real(tensor: Tensor) -> bool:

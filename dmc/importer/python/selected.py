@@ -25,22 +25,24 @@ _ALL = slice(None)
 
 @dataclass
 class _Selection:
-    """A copy of `source[index]`, with both versions when they were equal."""
+    """A copy of `source[index]`, with both versions when they were equal, and those of the index's tensors."""
 
     copy: Tensor
     source: Tensor
     index: tuple[Any, ...]
     versions: tuple[int, int]
+    indexed: tuple[int, ...]
 
     @property
     def is_current(self) -> bool:
         return self.versions == (version(self.copy), version(self.source))
 
     def is_of(self, x: Tensor, index: tuple[Any, ...]) -> bool:
-        """Whether this is a copy of `x[index]` as it is now."""
+        """Whether this is a copy of `x[index]` as both are now."""
         pairs = zip(self.index, index, strict=False)
         is_same = all(a is b or (not (isinstance(a, Tensor) or isinstance(b, Tensor)) and a == b) for a, b in pairs)
-        return self.source is x and len(self.index) == len(index) and is_same and self.versions[1] == version(x)
+        is_same = is_same and len(self.index) == len(index) and self.indexed == _versions(index)
+        return self.source is x and is_same and self.versions[1] == version(x)
 
 
 @dataclass
@@ -59,7 +61,8 @@ class Selections:
         """`x[index]`, copied."""
         view, indices = self._viewed(x, index)
         copy = aten.index.Tensor(view, indices)
-        self.made[storage_key(copy)] = _Selection(copy, x, _parts(index), (version(copy), version(x)))
+        parts, versions = _parts(index), (version(copy), version(x))
+        self.made[storage_key(copy)] = _Selection(copy, x, parts, versions, _versions(parts))
         return copy
 
     def write(self, x: Tensor, index: Any, value: Any) -> None:
@@ -106,6 +109,10 @@ class Selections:
 
 def _parts(index: Any) -> tuple[Any, ...]:
     return index if isinstance(index, tuple) else (index,)
+
+
+def _versions(index: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(version(part) for part in index if isinstance(part, Tensor))
 
 
 def _is_basic(part: Any) -> bool:

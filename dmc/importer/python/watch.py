@@ -38,16 +38,18 @@ from dmc.importer.torch_internals import (
 @dataclass
 class Watch:
     """One trace. calls: recorded during it. known: what it computes from constants. registered: parameters and buffers
-    by name, while the model runs. checkpoints: how many parts of the model were checkpointed.
+    by name, while the model runs. checkpoints: how many parts of the model were checkpointed. selections, assigned:
+    what is done by values where eager shares memory.
     """
 
     calls: PythonCalls = field(default_factory=PythonCalls)
     known: KnownValues = field(default_factory=KnownValues)
     registered: Mapping[str, Tensor] = field(default_factory=dict)
     checkpoints: int = 0
+    assigned: AssignedData = field(default_factory=AssignedData)
 
     def __post_init__(self) -> None:
-        self.selections, self.data = Selections(self.known), AssignedData()
+        self.selections = Selections(self.known)
 
     def close(self, registered: Collection[Tensor]) -> None:
         """Raises ImportFailure where what was done by values would differ from what eager does in memory.
@@ -55,7 +57,7 @@ class Watch:
         registered: parameters and buffers as the model leaves them.
         """
         self.selections.close(registered)
-        self.data.close(registered)
+        self.assigned.close(registered)
 
     @property
     def is_active(self) -> bool:
