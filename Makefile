@@ -1,4 +1,4 @@
-# A fresh machine needs Python 3.11 or later with pip, and make; everything else is installed into .venv.
+# A fresh machine needs Python 3.11 to 3.13 with pip, and make; everything else is installed into .venv.
 #
 #   make demo              train a small GPT, compiled
 #   make test              every check there is; what continuous integration runs
@@ -11,6 +11,7 @@
 #   make check-generated   fail where the committed files differ from what tablegen/ gives
 #
 # PYTHON=python3.12 chooses the interpreter, PIP_ARGS="--index-url ..." reaches pip, WORKERS=4 sets parallel tests.
+# TORCH=2.14.1 takes another version of PyTorch, in an environment of its own, .venv-torch-2.14.1.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -20,8 +21,11 @@ SHELL := /bin/bash
 PYTHON ?= python3
 PIP_ARGS ?=
 WORKERS ?= 2
+TORCH ?= $(MAIN_TORCH)
 
-VENV := .venv
+MAIN_TORCH := 2.13.0
+OTHER_TORCH := $(filter-out $(MAIN_TORCH),$(TORCH))
+VENV := .venv$(if $(OTHER_TORCH),-torch-$(OTHER_TORCH))
 BIN := $(CURDIR)/$(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SITE_TOOLS := $(VENV)/.site-tools
@@ -34,9 +38,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 demo: $(INSTALLED)
 	@$(BIN)/python examples/train_gpt.py
 
-# Type checks take one core, so lit's tests run beside them.
+# Type checks take one core, so lit's tests run beside them. Types are those of one version of PyTorch.
 test: $(INSTALLED)
-	@$(MAKE) --no-print-directory -j 2 lint lit
+	@$(MAKE) --no-print-directory -j 2 $(if $(OTHER_TORCH),,lint) lit
 	@$(MAKE) --no-print-directory pytest
 
 test-avx2: export ATEN_CPU_CAPABILITY := avx2
@@ -73,7 +77,7 @@ check-generated: $(GENERATION)/build.ninja
 	    echo "error: generated files are stale; run \`make generate\` and commit what it changes" >&2; exit 1; }
 
 clean:
-	@rm -rf build $(VENV)
+	@rm -rf build .venv .venv-torch-*
 
 $(GENERATION)/build.ninja: CMakeLists.txt $(INSTALLED)
 	@$(BIN)/cmake -S . -B $(GENERATION) -G Ninja --log-level=WARNING \
@@ -81,13 +85,14 @@ $(GENERATION)/build.ninja: CMakeLists.txt $(INSTALLED)
 
 # An environment that was made without a pip of its own is filled by the pip of $(PYTHON).
 $(INSTALLED): EXTRAS := compile,dev
+$(INSTALLED): PINS := 'torch==$(TORCH)'
 $(SITE_TOOLS): EXTRAS := docs
 $(INSTALLED) $(SITE_TOOLS): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	    echo "error: dmc needs Python 3.11 or later; try \`make PYTHON=python3.12\`" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
+	    echo "error: dmc needs Python 3.11, 3.12 or 3.13; try \`make PYTHON=python3.12\`" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m venv --clear --without-pip $(VENV)
-	@echo "installing dmc[$(EXTRAS)] and what it needs into $(VENV) (some minutes)"
+	@echo "installing dmc with what it needs ($(EXTRAS)) into $(VENV) (some minutes)"
 	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then pip="$(BIN)/python -m pip"; \
 	    else pip="$(PYTHON) -m pip --python $(BIN)/python"; fi; \
-	    $$pip install --quiet $(PIP_ARGS) --editable '.[$(EXTRAS)]'
+	    $$pip install --quiet $(PIP_ARGS) --editable '.[$(EXTRAS)]' $(PINS)
 	@touch $@

@@ -3,7 +3,7 @@
 `python -m bench.fusion_program` compiles GPT-2 124M (16 × 1024 tokens), BERT-large (32 × 512) and the Llama-like 1.1B
 (4 × 2048), bf16-mixed, AdamW with clipping, dropout as their users train them, for an H200, with both values of
 `dm-form-kernels{fusion=…}`, and plays each plan in the simulator. It prints what a step takes, and writes
-`bench/results/fusion_program.json`. Nothing is run, and nothing of this needs a GPU. It needs `dmc[optimal]`.
+`bench/results/fusion_program.json`. Nothing is run, and nothing of this needs a GPU. It needs the extra `optimal`.
 
 bytes: that all kernels read and write. pass_s: seconds of dm-form-kernels. Of the program: the pieces into which a step
 is divided, those that are distinct, and so solved, those whose candidates are all kernels that are possible, and the

@@ -11,7 +11,7 @@ well; both machines draw the same ones.
 `python -m bench.gpu_replay run DIRECTORY` replays the same plan on the GPU with `dmc.runtime` alone: 20 steps, and once
 more from the start, which must give the same bits, and so must IREE's runtime (`…_runtime`); compares with the CPU;
 measures a step beside PyTorch eager's, the time the host spends on it, and the device memory that steps allocate. It
-writes `bench/results/gpu_replay.json`, and needs what `pip install 'dmc[cuda]'` brings, torch and transformers.
+writes `bench/results/gpu_replay.json`, and needs the extra `cuda`, torch and transformers.
 """
 
 from __future__ import annotations

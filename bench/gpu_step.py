@@ -2,7 +2,7 @@
 
 `python -m bench.gpu_step prepare DIRECTORY` compiles each model for CUDA, and the candidates for its kernels, on any
 machine, into DIRECTORY; their parameters are zero. `python -m bench.gpu_step run DIRECTORY` measures on the GPU
-machine, which needs torch, transformers, and what `dmc[cuda]` installs, and writes `bench/results/gpu_step.json`: for
+machine, which needs torch, transformers, and the extra `cuda`, and writes `bench/results/gpu_step.json`: for
 each model that was prepared, and each system, the median step (of five rounds of ten), utilisation of 989.4 TFLOP/s,
 peak memory, the host's time, and how long it takes until the first step is done, for dmc from its file. Each model has
 a GPU of the machine for itself, and all its systems run there, one after another. Batches come from the host, for

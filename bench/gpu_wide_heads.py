@@ -2,7 +2,7 @@
 
 `python -m bench.gpu_wide_heads prepare DIRECTORY` compiles a Llama of six layers (4 × 2048 tokens, width 2048, 16 heads
 on 4, bf16-mixed) twice, and the candidates for its attention, on any machine. `python -m bench.gpu_wide_heads run
-DIRECTORY` needs a GPU and what `dmc[cuda,cudnn]` installs: it times and compares the candidates as `dmc tune` does,
+DIRECTORY` needs a GPU and the extras `cuda` and `cudnn`: it times and compares the candidates as `dmc tune` does,
 then runs both steps in turn, from the same parameters, and writes `bench/results/gpu_wide_heads.json`. The exit code is
 1 where cuDNN's results or losses differ, or a step's bits from its own.
 """

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime", "transformers", "highspy", "dmc")
+import dmc
+
+PACKAGES = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime", "transformers", "highspy")
 
 
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
@@ -31,4 +33,4 @@ def write_record(path: Path, record: Mapping[str, Any]) -> None:
 
 def _versions() -> dict[str, str]:
     installed = {dist.metadata["Name"]: dist.version for dist in importlib.metadata.distributions()}
-    return {name: installed[name] for name in PACKAGES if name in installed}
+    return {**{name: installed[name] for name in PACKAGES if name in installed}, "dmc": dmc.__version__}

@@ -62,9 +62,10 @@ def _incomplete(name: str, error: ModuleNotFoundError) -> Exception:
     """The error to raise where the compiler's dependencies are not installed."""
     if error.name is None or error.name.split(".")[0] == "dmc":
         return error
+    from dmc.distribution import install
     from dmc.errors import DmcError
 
-    hint = "pip install 'dmc[compile]'; to run compiled steps without it, call dmc.runtime.load"
+    hint = f"{install('compile')}; to run compiled steps without it, call dmc.runtime.load"
     return DmcError(f"dmc.{name}", f"requires the package {error.name!r}, which is not installed", hint)
 
 

@@ -29,8 +29,9 @@ from dmc.program.tuning import Table
 from dmc.progress import shown
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
+from dmc.runtime.open_session import check_device
 from dmc.runtime.settings import RunSettings
-from dmc.runtime.world.launch import world_from_environment
+from dmc.runtime.world.launch import World, world_from_environment
 from dmc.target import CUDA, Target, targets
 from dmc.verification import Request
 
@@ -105,6 +106,8 @@ def compile(
     that needs more memory than the cap; ArtifactError for a processor that this machine does not have;
     VerificationError for a step that differs from eager's, naming the stage that changed its meaning.
     """
+    world, settings = world_from_environment(os.environ), RunSettings.of(os.environ)
+    _check_here(target, executor, checked_mesh(mesh, plan), world)
     artifact = compile_artifact(
         model,
         optimizer=optimizer,
@@ -127,7 +130,6 @@ def compile(
         observer=observer,
     )
     check_cpu(artifact.requires, "the compiled step")
-    world, settings = world_from_environment(os.environ), RunSettings.of(os.environ)
     return CompiledStep(artifact, world=world, settings=settings)
 
 
@@ -198,6 +200,16 @@ def _check_early(model: nn.Module, loss: Any, plan: Recipe | None, machine: str,
         plan, {path: tuple(kind.__name__ for kind in type(own).__mro__) for path, own in modules.items()}
     )
     plans.check_patterns(plan, shapes, modules)
+
+
+def _check_here(target: str, executor: str, mesh: Mesh | None, world: World | None) -> None:
+    """Raises DmcError, before anything is compiled, where this machine has no device to run the step on."""
+    targets(target)
+    try:
+        check_device(target, executor, 1 if mesh is None else mesh.size, world)
+    except DmcError as error:
+        hint = f'{error.hint}; to compile here for another machine, dmc.compile_artifact(…).write("step.dmc")'
+        raise DmcError(error.place, error.fact, hint) from error
 
 
 def _note_mode(model: nn.Module, observer: Observer) -> None:

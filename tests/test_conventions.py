@@ -51,8 +51,8 @@ CONTEXTS = {
 
 # In the base itself, a module may use those before it.
 BASE_ORDER = (
-    *("_mlir", "errors", "memo", "walk", "observer", "progress", "cache", "garbage", "processes", "program"),
-    *("machine", "target", "dropout", "optim", "step_function", "mesh", "placement", "plans"),
+    *("_mlir", "distribution", "errors", "memo", "walk", "observer", "progress", "cache", "garbage", "processes"),
+    *("program", "machine", "target", "dropout", "optim", "step_function", "mesh", "placement", "plans"),
 )
 # What the compiler tells the runtime: plain data, everybody's. The rest of the runtime is used by what stands
 # above the compiler.
@@ -178,7 +178,7 @@ def _may_import(package: str, target: str) -> bool:
     if package == target or target == "__version__":
         return True
     if package == "runtime":
-        return target in ("errors", "observer", "program")
+        return target in ("distribution", "errors", "observer", "program")
     if target == "runtime":
         return package in ("executors", "verification", "compilation", "compiled_step", "api", "calibration", "cli")
     if RANKS[package] == RANKS[target] == 0:

@@ -4,7 +4,7 @@
 compiled before, on any machine with the compiler: `dmc tune --prepare step.dmc` writes step.candidates beside the step.
 Wrong candidates are refused. Kernels that several steps have are timed once: `dmc tune a.dmc b.dmc -o gpu.tuning.json`;
 with `--known gpu.tuning.json`, only those that this table lacks, which are added to it. cuDNN's attention of wide heads
-is timed where `dmc[cudnn]` is installed: tune again without `--known` after installing it.
+is timed where cuDNN is installed: tune again without `--known` after installing it.
 """
 
 from __future__ import annotations

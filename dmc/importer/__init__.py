@@ -14,4 +14,9 @@
 * link: both halves joined into `@step`
 * origin: module path and source line of every operation
 * torch_internals: private names of PyTorch
+* versions: the versions of PyTorch that are supported
 """
+
+from dmc.importer.versions import check_version
+
+check_version()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from dmc.distribution import install
 from dmc.errors import DmcError
 from dmc.program.code import ALGORITHM, Matrix, Product
 from dmc.program.tuning import label_of
@@ -33,7 +34,7 @@ def open_library() -> Library:
     try:
         return Library(importlib.import_module("nvmath.bindings.cublasLt"))
     except (ImportError, RuntimeError) as error:
-        raise DmcError("device 'cuda'", f"requires cuBLASLt ({error})", hint="pip install 'dmc[cuda]'") from error
+        raise DmcError("device 'cuda'", f"requires cuBLASLt ({error})", hint=install("cuda")) from error
 
 
 class Library:

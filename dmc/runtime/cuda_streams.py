@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dmc.distribution import install
 from dmc.errors import DmcError
 from dmc.program import Collective
 from dmc.program.code import Attention, Binding, CodeModule, DeviceCode, Dispatch, Product
@@ -31,7 +32,7 @@ def open_device(ordinal: int = 0) -> CudaStreams:
         driver: Any = importlib.import_module("cuda.bindings.driver")
     except ImportError as error:
         fact = f"requires the package {error.name!r}, which is not installed"
-        raise DmcError("device 'cuda'", fact, hint="pip install 'dmc[cuda]'") from error
+        raise DmcError("device 'cuda'", fact, hint=install("cuda")) from error
     try:
         cupy.cuda.Device(ordinal).use()
         return CudaStreams(cupy, driver)

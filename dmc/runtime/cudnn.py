@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from dmc.distribution import install
 from dmc.errors import DmcError
 from dmc.program.code import Attention, Heads
 
@@ -18,7 +19,7 @@ def open_cudnn() -> Cudnn:
     try:
         return Cudnn(importlib.import_module("cudnn"))
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        hint = "pip install 'dmc[cudnn]', or compile with a tuning table in which it was not chosen"
+        hint = f"{install('cudnn')}, or compile with a tuning table in which it was not chosen"
         raise DmcError("device 'cuda'", f"requires cuDNN for attention ({error})", hint) from error
 
 

@@ -54,14 +54,33 @@ def open_step(artifact: Artifact, device: str | None, world: World | None, setti
     if is_replayed and world is not None:
         streams, peers = meet(world, artifact, world.local_rank if ordinal is None else ordinal, settings)
         return _one_rank(artifact, streams, peers, settings)
-    if is_replayed and ranks > 1:
-        fact = f"is for {ranks} ranks, each a process with a GPU of its own, and this process was started alone"
-        raise ArtifactError("the step", fact, hint=f"start it with torchrun --nproc-per-node {ranks}, mpirun or srun")
+    if is_replayed:
+        _check_started(ranks)
     whole = Ranks(signature)
     state = whole.scatter(signature.state, artifact.state)
     others = tuple(Ranks(program.signature) for program in artifact.programs.values())
     session = open_session(artifact, whole.linked, state, device, settings, [each.linked for each in others])
     return Opened(whole, session, None, others)
+
+
+def check_device(target: str, executor: str, ranks: int, world: World | None) -> None:
+    """Raises as `open_step` for a step that is yet to be compiled, where this process has no device for it."""
+    kind = target.partition("+")[0].partition(":")[0]
+    if kind == "cpu":
+        return
+    if executor == "iree":
+        Device(kind).release()
+        return
+    if world is None:
+        _check_started(ranks)
+    open_device(0 if world is None else world.local_rank)
+
+
+def _check_started(ranks: int) -> None:
+    """Raises ArtifactError for several ranks on GPUs, of which this process is none."""
+    if ranks > 1:
+        fact = f"is for {ranks} ranks, each a process with a GPU of its own, and this process was started alone"
+        raise ArtifactError("the step", fact, hint=f"start it with torchrun --nproc-per-node {ranks}, mpirun or srun")
 
 
 def _one_rank(artifact: Artifact, streams: CudaStreams, peers: Peers, settings: RunSettings) -> Opened:

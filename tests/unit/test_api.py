@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -65,3 +66,23 @@ def test_a_tuning_table_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     Table().write(table)
     with pytest.raises(DmcError, match="chooses among dmc's kernels for GPUs; the step is for cpu"):
         dmc.compile_artifact(nothing, optimizer=None, example=None, target="cpu", tuning=table)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"target": "cuda"}, r"device 'cuda': requires the package .*\n  hint: pip install 'dmc-compiler\[cuda\]'; "),
+        ({"target": "cuda+cpu"}, r"device 'cuda': requires the package"),
+        ({"target": "cuda", "executor": "iree"}, r"device 'cuda': cannot be opened"),
+        ({"target": "cuda", "plan": PLAN}, r"the step: is for 2 ranks, .* hint: start it with torchrun"),
+    ],
+)
+def test_a_missing_gpu_is_noticed_before_compiling(
+    given: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Imports of CuPy fail, as where it is not installed.
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    nothing: Any = None
+    with pytest.raises(DmcError, match=rf"(?s){message}.*dmc\.compile_artifact\(…\)\.write\("):
+        dmc.compile(nothing, optimizer=None, example=None, **given)

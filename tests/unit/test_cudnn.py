@@ -137,7 +137,7 @@ def test_a_step_that_needs_it_says_so_when_it_is_computed(monkeypatch: pytest.Mo
     libraries, code = Libraries(), DeviceCode({}, {"attention_0": (STEP,)})
     monkeypatch.setitem(sys.modules, "cudnn", None)
     libraries.prepare(code)
-    with pytest.raises(DmcError, match=r"requires cuDNN for attention .*\n  hint: pip install 'dmc\[cudnn\]'"):
+    with pytest.raises(DmcError, match=r"requires cuDNN for attention .*\n  hint: pip install 'dmc-compiler\[cudnn\]'"):
         libraries.attention(STEP, [1, 2, 3, 4, 5, 6], 7)
     library = Bindings()
     monkeypatch.setitem(sys.modules, "cudnn", library)

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from dmc.distribution import install
 from dmc.errors import DmcError
 from dmc.interpreter.movements import deliver
 from dmc.program import Collective
@@ -141,7 +142,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(DmcError, match="requires the package 'cupy") as caught:
         _communicators(0, {})
-    assert caught.value.hint == "pip install 'dmc[cuda]'"
+    assert caught.value.hint == install("cuda")
 
 
 def _ring(values: Sequence[np.ndarray], first: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dmc.distribution import install
 from dmc.errors import DmcError
 from dmc.program import Collective, Move, Range
 from dmc.program.code import DeviceCode
@@ -171,7 +172,7 @@ def test_what_a_gpu_needs_is_one_extra(missing: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(DmcError, match=r"requires the package '.+', which is not installed") as caught:
         open_device()
-    assert caught.value.hint == "pip install 'dmc[cuda]'"
+    assert caught.value.hint == install("cuda")
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     extra = project["optional-dependencies"]["cuda"]
     assert {"cuda-bindings", "cupy-cuda13x"} <= {line.partition(">")[0] for line in extra}

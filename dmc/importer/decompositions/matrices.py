@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dmc.errors import ImportFailure
+from dmc.importer.versions import until
 
 aten = torch.ops.aten
 # Columns of a matrix that is factorised: each is some operations of the step.
@@ -259,7 +260,7 @@ def _numbers(count: int) -> Tensor:
 
 
 OWN: dict[Any, Callable[..., Any]] = {
-    aten.cholesky.default: _cholesky,
+    **until((2, 14), {"cholesky.default": _cholesky}),
     aten.cholesky_inverse.default: _cholesky_inverse,
     aten.cholesky_solve.default: _cholesky_solve,
     aten._cholesky_solve_helper.default: _cholesky_solve,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
+from dmc.distribution import install
 from dmc.errors import DmcError
 from dmc.program.sizes import element_bytes
 from dmc.runtime.world.store import Store
@@ -137,7 +138,7 @@ def _library() -> Any:
         nccl: Any = importlib.import_module("cupy.cuda.nccl")
     except ImportError as error:
         fact = f"requires the package {error.name!r}, which is not installed"
-        raise DmcError("more than one GPU", fact, hint="pip install 'dmc[cuda]'") from error
+        raise DmcError("more than one GPU", fact, hint=install("cuda")) from error
     if not nccl.available:
-        raise DmcError("more than one GPU", "requires NCCL, which is not installed", hint="pip install 'dmc[cuda]'")
+        raise DmcError("more than one GPU", "requires NCCL, which is not installed", hint=install("cuda"))
     return nccl

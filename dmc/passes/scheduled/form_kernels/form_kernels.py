@@ -38,7 +38,7 @@ class FormKernels(Pass):
 
     fusion: which operations share a kernel. "greedy": what saves the most bytes through device memory is fused first.
     "optimal": an integer program finds the fewest bytes, and as many for each launch as the machine moves in its time;
-    it takes some ten times as long, and needs `dmc[optimal]`. machine: for which launches are counted.
+    it takes some ten times as long, and needs the extra `optimal`. machine: for which launches are counted.
     reasons: print on stderr the bytes through device memory before and after, the kernels of each kind, and what
     prevented the largest remaining fusions.
     """

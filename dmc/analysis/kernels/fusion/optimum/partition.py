@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dmc.distribution import install
 from dmc.errors import DmcError
 
 # Limits of a piece's program; the number of nodes, unlike time, is met at the same place every time.
@@ -156,7 +157,7 @@ def _highspy() -> Any:
     try:
         import highspy
     except ImportError as error:
-        hint = "install dmc[optimal], which brings HiGHS, or leave fusion=greedy"
+        hint = f"{install('optimal')}, which brings HiGHS, or leave fusion=greedy"
         raise DmcError("fusion=optimal", "the package highspy is not installed", hint=hint) from error
     return highspy
 
