@@ -1,9 +1,10 @@
 """Fusion by an integer program beside the greedy one: bytes through device memory, launches, predicted time.
 
-`python -m bench.fusion_program` compiles GPT-2 124M (16 × 1024 tokens), BERT-large (32 × 512) and the Llama-like 1.1B
-(4 × 2048), bf16-mixed, AdamW with clipping, dropout as their users train them, for an H200, with both values of
-`dm-form-kernels{fusion=…}`, and plays each plan in the simulator. It prints what a step takes, and writes
-`bench/results/fusion_program.json`. Nothing is run, and nothing of this needs a GPU. It needs the extra `optimal`.
+The program (`bench/fusion_optimum/`) chooses, of the kernels that the greedy fusion's rules allow, those that move the
+fewest bytes together. `python -m bench.fusion_program` compiles GPT-2 124M (16 × 1024 tokens), BERT-large (32 × 512)
+and the Llama-like 1.1B (4 × 2048), bf16-mixed, AdamW with clipping, dropout as their users train them, for an H200,
+fused in both ways, and plays each plan in the simulator. It prints what a step takes, and writes
+`bench/results/fusion_program.json`. Nothing is run, and nothing of this needs a GPU.
 
 bytes: that all kernels read and write. pass_s: seconds of dm-form-kernels. Of the program: the pieces into which a step
 is divided, those that are distinct, and so solved, those whose candidates are all kernels that are possible, and the
@@ -21,21 +22,21 @@ import sys
 import time
 from pathlib import Path
 from typing import Any, Literal
-from unittest.mock import patch
 
 from rich.console import Console
 from rich.table import Table
 
+from bench.fusion_optimum.in_place import fused_optimally
+from bench.fusion_optimum.solve import Solved
 from bench.gpu_models import MODELS
 from bench.record import write_record
 from bench.scheduled_steps import step_before
 from dmc import dialect, pipeline
 from dmc._mlir import ir
 from dmc.analysis.commands.jobs import job_of
-from dmc.analysis.kernels.fusion.optimum.solve import Solved, fuse_optimally
 from dmc.machine import cost_table_hash, machine
 from dmc.passes.base import run_passes
-from dmc.passes.scheduled.form_kernels import FormKernels, form_kernels
+from dmc.passes.scheduled.form_kernels import FormKernels
 from dmc.program import Launch
 from dmc.simulator import simulate
 
@@ -57,16 +58,9 @@ def measure(name: str) -> dict[str, dict[str, Any]]:
 
 def _fused(text: str, way: Literal["greedy", "optimal"]) -> dict[str, Any]:
     module, found = ir.Module.parse(text), list[Solved]()
-
-    def recorded(*arguments: Any) -> Any:
-        fusion, solved = fuse_optimally(*arguments)
-        found.append(solved)
-        return fusion, solved
-
-    # A pass returns nothing; what it solved is seen here alone.
-    with patch.object(form_kernels, "fuse_optimally", recorded):
+    with contextlib.nullcontext(found) if way == "greedy" else fused_optimally(MACHINE) as found:
         begin = time.perf_counter()
-        run_passes(module, [FormKernels(fusion=way)])
+        run_passes(module, [FormKernels()])
         seconds = time.perf_counter() - begin
     run_passes(module, _SCHEDULED[_FIRST + 1 :])
     pipeline.run(module, from_form="scheduled")

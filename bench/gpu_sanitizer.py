@@ -138,9 +138,6 @@ def _problems() -> Iterator[Problem]:
         # Each operand is in memory of its own here, without what would lie beside it.
         dense = tuple(TensorType(each.dtype, each.shape) for each in summed.operands)
         yield problem(summed.kind, dense, summed.results, **dict(summed.parameters))
-    x, weight, statistic = _f32(70, 200), _f32(200), _f32(70, 1)
-    yield problem("layer_norm", (x, weight, weight), (x, statistic, statistic), axes=1, eps=1e-5)
-    yield problem("layer_norm_backward", (x, x, weight, statistic, statistic), (x, weight, weight), axes=1)
     logits, target, level = _bf16(70, 333), TensorType("i64", (70,)), _f32(70)
     options: dict[str, Parameter] = {"ignore_index": -100, "label_smoothing": 0.0}
     yield problem("softmax_cross_entropy", (logits, target), (_SCALAR, level), **options)

@@ -97,27 +97,6 @@ def _odd() -> dict[str, Problem]:
     }
 
 
-def _add_norm(kind: str, rows: int, width: int, p: float, total: str) -> dict[str, Problem]:
-    branch, kept = _bf16(rows, width), TensorType(total, (rows, width))
-    weight, statistic = _f32(width), _f32(rows, 1)
-    weights = (weight, weight) if kind == "layer_norm" else (weight,)
-    statistics = (statistic, statistic) if kind == "layer_norm" else (statistic,)
-    forward = (branch, kept, *weights, _SEED, _SEED)
-    backward = (branch, kept, kept, weight, *statistics, _SEED, _SEED)
-    return {
-        "": problem(f"add_{kind}", forward, (kept, branch, *statistics), axes=1, eps=1e-5, p=p),
-        "_backward": problem(f"add_{kind}_backward", backward, (branch, kept, *weights), axes=1, p=p),
-    }
-
-
-def _norm(rows: int, width: int) -> dict[str, Problem]:
-    x, y, weight, statistic = _f32(rows, width), _bf16(rows, width), _f32(width), _f32(rows, 1)
-    return {
-        "": problem("layer_norm", (x, weight, weight), (y, statistic, statistic), axes=1, eps=1e-5),
-        "_backward": problem("layer_norm_backward", (y, x, weight, statistic, statistic), (x, weight, weight), axes=1),
-    }
-
-
 def _cross_entropy(rows: int, classes: int, stride: int) -> dict[str, Problem]:
     logits = TensorType("bf16", (rows, classes), (stride, 1))
     target, level = TensorType("i64", (rows,)), _f32(rows)
@@ -128,25 +107,6 @@ def _cross_entropy(rows: int, classes: int, stride: int) -> dict[str, Problem]:
         "": problem(name, (logits, target), (_SCALAR, level), **settings),
         "_backward": problem(f"{name}_backward", backward, (logits,), **settings),
         "_both": problem(f"{name}_both", (_SCALAR, logits, target), (_SCALAR, level, logits), **settings),
-    }
-
-
-def gpt2_shapes() -> list[tuple[int, ...]]:
-    """The shapes of the parameters of GPT-2 124M."""
-    d = 768
-    layer = [(d,), (d,), (d, 3 * d), (3 * d,), (d, d), (d,), (d,), (d,), (d, 4 * d), (4 * d,), (4 * d, d), (d,)]
-    return [(50257, d), (1024, d), *layer * 12, (d,), (d,)]
-
-
-def _optimizer() -> dict[str, Problem]:
-    tensors = tuple(_f32(*shape) for shape in gpt2_shapes())
-    copies = tuple(_bf16(*shape) for shape in gpt2_shapes())
-    settings: dict[str, Parameter] = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1}
-    scalars = (_SCALAR, _SCALAR, TensorType("i1", ()), _SCALAR, _SCALAR)
-    operands, results = (*tensors * 4, *scalars), (*tensors * 3, *copies)
-    return {
-        "adamw": problem("optimizer_update_adamw", operands, results, tensors=len(tensors), **settings),
-        "squares": problem("sum_of_squares", (*tensors, _SCALAR), (_SCALAR,)),
     }
 
 
@@ -165,22 +125,17 @@ CASES: Mapping[str, Problem] = {
     **_named("gpt2_attention_beside", _beside(16, 12, 1024, 64)),
     "gpt2_attention_summed_backward": summed_attention("bf16", (16, 12, 1024, 64), 12, 0.1, True),
     **_named("gpt2_attention_part", _part(_beside(16, 12, 1024, 64), 32)),
-    **_named("gpt2_add_norm", _add_norm("layer_norm", 16384, 768, 0.1, "f32")),
-    **_named("gpt2_norm", _norm(16384, 768)),
     **_named("gpt2_loss", _cross_entropy(16384, 50257, 50304)),
-    **_named("gpt2_", _optimizer()),
     "gpt2_embedding_backward": _embedding(16384, 50257, 768),
     "gpt2_positions_backward": _embedding(16384, 1024, 768),
     # Sorted by keys of 64 bits.
     "large_embedding_backward": _embedding(65536, 50257, 768),
     "gpt2_loss_unaligned_both": _cross_entropy(16384, 50257, 50257)["_both"],
     **_named("llama_attention", _attention((4, 32, 2048, 64), 8, 0.0, True)),
-    **_named("llama_add_norm", _add_norm("rms_norm", 8192, 2048, 0.0, "bf16")),
     **_named("bert_attention_padded", _attention((32, 16, 512, 64), 16, 0.1, False, padded=True)),
     **_odd(),
     **_named("vit_attention", _attention((128, 12, 197, 64), 12, 0.1, False)),
     **_named("bert_attention", _attention((32, 16, 512, 64), 16, 0.1, False)),
-    **_named("bert_add_norm", _add_norm("layer_norm", 16384, 1024, 0.1, "f32")),
     **_named("wide_attention", _attention((4, 32, 2048, 128), 32, 0.0, True)),
     **_named("wide_attention_dropout", _attention((4, 32, 2048, 128), 32, 0.1, True)),
     **_named("wide_attention_shared", _attention((4, 32, 2048, 96), 8, 0.0, True)),

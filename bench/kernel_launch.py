@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bench.kernel_code import Compiled, Launch
 from dmc.kernels.problem import Problem
-from dmc.kernels.recipe import Buffer, Recipe, table_rows
+from dmc.kernels.recipe import Buffer, Recipe
 from dmc.kernels.references.draws import empty
 from dmc.program.code import TensorMap
 from dmc.runtime.tensor_maps import TensorMaps
@@ -56,10 +56,6 @@ class Instance:
         memory = {Buffer("operand", index): tensor for index, tensor in enumerate(operands)}
         memory |= {Buffer("result", index): tensor for index, tensor in enumerate(results)}
         memory |= {Buffer("scratch", index): empty(type, "cuda") for index, type in enumerate(recipe.scratch)}
-        addresses = {buffer: tensor.data_ptr() for buffer, tensor in memory.items()}
-        for index, table in enumerate(recipe.tables):
-            rows = table_rows(table, addresses, problem, recipe)
-            memory[Buffer("table", index)] = torch.tensor(rows, device="cuda")
         return Instance(compiled, directory, memory, results)
 
     def poison(self) -> None:

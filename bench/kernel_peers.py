@@ -29,17 +29,10 @@ def peers(problem: Problem) -> Mapping[str, Callable[[Operands], Work]]:
     kind = problem.kind
     if kind in ("attention", "attention_backward"):
         return {name: partial(_attention, problem, backend) for name, backend in _BACKENDS.items()}
-    if "norm" in kind:
-        names = ("compile",) if kind.startswith("add_") else ("eager", "compile")
-        return {name: partial(_norm, problem, name == "compile") for name in names}
     if kind.startswith("softmax_cross_entropy"):
         return {name: partial(_loss, problem, name == "compile") for name in ("eager", "compile")}
-    ways: dict[str, Callable[[Problem, Operands], Work]] = {
-        "optimizer_update_adamw": _adamw,
-        "sum_of_squares": _squares,
-        "embedding_backward": _embedding,
-    }
-    return {"eager": partial(ways[kind], problem)}
+    assert kind == "embedding_backward", kind
+    return {"eager": partial(_embedding, problem)}
 
 
 def _attention(problem: Problem, backend: SDPBackend, operands: Operands) -> Work:
@@ -64,32 +57,6 @@ def _attention(problem: Problem, backend: SDPBackend, operands: Operands) -> Wor
     return lambda: torch.autograd.grad(out, inputs, operands[0], retain_graph=True)
 
 
-def _norm(problem: Problem, compiled: bool, operands: Operands) -> Work:
-    """Forward and backward passes of the expression that PyTorch would be given."""
-    backward, added = problem.kind.endswith("_backward"), problem.kind.startswith("add_")
-    layer, p = "layer_norm" in problem.kind, problem.number("p")
-    x = operands[2 if added else 1] if backward else operands[1 if added else 0]
-    weight = operands[(3 if added else 2) if backward else (2 if added else 1)].detach().requires_grad_(backward)
-    base = x.detach().requires_grad_(backward)
-    branch = torch.randn_like(x, dtype=torch.bfloat16).requires_grad_(backward)
-    width = (x.shape[-1],)
-
-    def expression(branch: Tensor, base: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        total = base + F.dropout(branch, p) if added else base
-        y = F.layer_norm(total, width, weight, bias, 1e-5) if layer else F.rms_norm(total, width, weight, 1e-5)
-        return total, y.to(torch.bfloat16)
-
-    bias = torch.zeros_like(weight).requires_grad_(backward)
-    function = torch.compile(expression) if compiled else expression
-    if not backward:
-        return lambda: function(branch, base, weight, bias)
-    total, y = function(branch, base, weight, bias)
-    wanted = [base, weight, *([bias] if layer else []), *([branch] if added else [])]
-    outputs = [y, total] if added else [y]
-    slopes = [operands[0], *([operands[1]] if added else [])]
-    return lambda: torch.autograd.grad(outputs, wanted, slopes, retain_graph=True)
-
-
 def _loss(problem: Problem, compiled: bool, operands: Operands) -> Work:
     kind = problem.kind.removeprefix("softmax_cross_entropy")
     logits, target = operands[0 if kind == "" else 1], operands[1 if kind == "" else 2]
@@ -105,28 +72,6 @@ def _loss(problem: Problem, compiled: bool, operands: Operands) -> Work:
         return lambda: torch.autograd.grad(function(logits, target), logits)
     loss = function(logits, target)
     return lambda: torch.autograd.grad(loss, logits, retain_graph=True)
-
-
-def _adamw(problem: Problem, operands: Operands) -> Work:
-    """The fused update, and the copies that autocast makes of the weights anew in every step."""
-    count = int(problem.number("tensors"))
-    parameters = [tensor.clone().requires_grad_() for tensor in operands[:count]]
-    for parameter, gradient in zip(parameters, operands[count : 2 * count], strict=True):
-        parameter.grad = gradient
-    optimizer = torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.1, fused=True, capturable=True)
-    optimizer.step()
-
-    def work() -> None:
-        optimizer.step()
-        for parameter in parameters:
-            parameter.detach().to(torch.bfloat16)
-
-    return work
-
-
-def _squares(problem: Problem, operands: Operands) -> Work:
-    tensors = list(operands[:-1])
-    return lambda: torch.nn.utils.get_total_norm(tensors, foreach=True)
 
 
 def _embedding(problem: Problem, operands: Operands) -> Work:

@@ -61,7 +61,7 @@ def Dm_AllReduceOp : Dm_Collective<"all_reduce", [AllTypesMatch<["input", "resul
     Rules: operand and result have the same type; `accumulate` is of the element type's class and not narrower; `mean`
     is for floating point only.
 
-    Lifespan: added by dm-partition and dm-lower-reshard; split by dm-split-all-reduce, folded by dm-fold-collectives;
+    Lifespan: added by dm-partition and dm-lower-reshard; folded by dm-fold-collectives;
     wrapped in `dm.start` by dm-async; absent from form "planned".
 
     ```mlir

@@ -25,7 +25,7 @@ STRUCTURED = ("dmc.passes", "dmc.analysis", "dmc.importer")
 MAX_ENTRIES = 20
 # Folders that hold passes only, or groups of them.
 GROUPS = ("dmc.passes.scheduled.tensors",)
-FORMS = (*(f"dmc.passes.{name}" for name in ("placed", "scheduled", "planned", "any", "requested")), *GROUPS)
+FORMS = (*(f"dmc.passes.{name}" for name in ("placed", "scheduled", "planned", "any")), *GROUPS)
 
 
 def _module(path: Path) -> str:

@@ -16,7 +16,6 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import ml_dtypes
 import numpy as np
-import torch
 import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import libdevice
@@ -24,7 +23,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from dmc.kernels.code import arguments_of, function_of
 from dmc.kernels.problem import Problem, TensorType
-from dmc.kernels.recipe import Buffer, Recipe, View, table_rows
+from dmc.kernels.recipe import Buffer, Recipe, View
 from dmc.kernels.references.draws import empty
 from tests.plain_gluon import load
 
@@ -135,9 +134,6 @@ def interpret(
     memory = {Buffer("operand", index): tensor for index, tensor in enumerate(operands)}
     memory |= {Buffer("result", index): tensor for index, tensor in enumerate(results)}
     memory |= {Buffer("scratch", index): _poisoned(type) for index, type in enumerate(recipe.scratch)}
-    addresses = {buffer: tensor.data_ptr() for buffer, tensor in memory.items()}
-    for index, table in enumerate(recipe.tables):
-        memory[Buffer("table", index)] = torch.tensor(table_rows(table, addresses, problem, recipe))
     with np.errstate(all="ignore"):
         for call in recipe.calls:
             given = (_seen(memory[buffer], view) for buffer, view in call.parameters())

@@ -14,7 +14,7 @@ from typing import Any
 
 from dmc.errors import DmcError
 from dmc.kernels.problem import Problem, TensorType
-from dmc.kernels.recipe import Buffer, Call, Recipe, Table, View, type_of
+from dmc.kernels.recipe import Buffer, Call, Recipe, View, type_of
 
 _TYPES = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "i1": "i1"}
 _ALIGNMENT = 16
@@ -59,7 +59,6 @@ class KernelCode:
 
     entries: tuple[Entry, ...]
     scratch: tuple[TensorType, ...]
-    tables: tuple[Table, ...]
 
 
 def compile_recipe(
@@ -72,7 +71,7 @@ def compile_recipe(
     """
     calls = [call.aligned(loose) for call in recipe.calls]
     entries = tuple(_compile(call, problem, recipe, architecture, loose) for call in calls)
-    return KernelCode(entries, recipe.scratch, recipe.tables)
+    return KernelCode(entries, recipe.scratch)
 
 
 def function_of(call: Call) -> Any:

@@ -1,15 +1,14 @@
-"""Dropout inside a kernel: the same bits as the composite `dropout` draws for the same tensor."""
+"""Dropout inside a kernel of attention: the same bits as its composite draws."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmc.dropout import Share, share_of, share_of_attention
+from dmc.dropout import Share, share_of_attention
 from dmc.kernels.problem import Problem
 
 # Of a Philox block, and blocks that a group of neighbours in a row shares: see `dmc.kernels.jit.philox`.
 _BLOCK_BITS, _BLOCKS = 128, 4
-_ATTENTION = ("attention", "attention_backward")
 
 
 @dataclass(frozen=True)
@@ -103,4 +102,4 @@ def refuses_dropout(problem: Problem) -> str | None:
 
 
 def _share(problem: Problem) -> Share:
-    return (share_of_attention if problem.kind in _ATTENTION else share_of)(problem.number("p"))
+    return share_of_attention(problem.number("p"))

@@ -9,35 +9,17 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dmc.kernels.problem import ITEM_BYTES, Problem, TensorType
+from dmc.kernels.problem import Problem, TensorType
 
-Role = Literal["operand", "result", "scratch", "table"]
+Role = Literal["operand", "result", "scratch"]
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """The problem's operand or result `index`, or the recipe's scratch tensor or table."""
+    """The problem's operand or result `index`, or the recipe's scratch tensor."""
 
     role: Role
     index: int
-
-
-@dataclass(frozen=True)
-class Table:
-    """Addresses of the chunks of many tensors, int64 [chunks, columns + 1], filled in when the arena is allocated.
-
-    The row of a chunk holds its address in one buffer of each column, then the number of its elements. `columns[c][t]`
-    is the buffer of tensor `t` in column `c`; tensor `t` has `elements[t]` elements and is split into chunks of
-    `chunk`.
-    """
-
-    columns: tuple[tuple[Buffer, ...], ...]
-    elements: tuple[int, ...]
-    chunk: int
-
-    def type(self) -> TensorType:
-        """The type of the table in memory."""
-        return TensorType("i64", (sum(-(-count // self.chunk) for count in self.elements), len(self.columns) + 1))
 
 
 @dataclass(frozen=True)
@@ -91,7 +73,6 @@ class Recipe:
 
     calls: tuple[Call, ...]
     scratch: tuple[TensorType, ...] = ()
-    tables: tuple[Table, ...] = ()
     in_place: tuple[tuple[int, int], ...] = ()
 
 
@@ -119,17 +100,3 @@ def type_of(buffer: Buffer, problem: Problem, recipe: Recipe) -> TensorType:
             return problem.results[buffer.index]
         case "scratch":
             return recipe.scratch[buffer.index]
-        case "table":
-            return recipe.tables[buffer.index].type()
-
-
-def table_rows(table: Table, addresses: dict[Buffer, int], problem: Problem, recipe: Recipe) -> list[list[int]]:
-    """The content of a table, for buffers at these addresses."""
-    rows: list[list[int]] = []
-    for tensor, elements in enumerate(table.elements):
-        buffers = [column[tensor] for column in table.columns]
-        sizes = [ITEM_BYTES[type_of(buffer, problem, recipe).dtype] for buffer in buffers]
-        for start in range(0, elements, table.chunk):
-            starts = [addresses[buffer] + start * size for buffer, size in zip(buffers, sizes, strict=True)]
-            rows.append([*starts, min(table.chunk, elements - start)])
-    return rows

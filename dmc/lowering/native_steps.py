@@ -51,9 +51,7 @@ def compiled(wanted: Sequence[tuple[Taken, frozenset[Buffer]]]) -> list[Compiled
     return [_KNOWN[each] for each in wanted]
 
 
-def _as_steps(taken: Taken, code: KernelCode) -> Compiled | DmcError:
-    if code.tables:
-        return DmcError(str(taken.problem), "requires tables of addresses", hint="please report the model")
+def _as_steps(taken: Taken, code: KernelCode) -> Compiled:
     scratch, size = _scratch(code.scratch)
     modules: dict[str, CodeModule] = {}
     steps: list[Dispatch] = []

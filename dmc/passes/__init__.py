@@ -7,7 +7,6 @@
 * scheduled: form placed → form scheduled
 * planned: form scheduled → form planned
 * any: checks of a module in any form
-* requested: what no stage runs
 * shared: rewriting and reporting code of several passes
 """
 

@@ -16,7 +16,6 @@ from dmc._mlir import ir
 from dmc.interpreter import spmd
 from dmc.mesh import Mesh
 from dmc.passes.base import Element, parse_pipeline, run_passes
-from dmc.passes.requested.split_all_reduce import SplitAllReduce
 from dmc.passes.scheduled.assign_queues import AssignQueues
 from dmc.passes.scheduled.async_ import Async
 from dmc.passes.scheduled.bucket import Bucket
@@ -44,7 +43,7 @@ def _passes(choose: Callable[[int], int]) -> list[Element]:
     moves = [HoistStart(), SinkWait()]
     first = [moves[choose(2)]] if choose(4) == 0 else []
     last = moves if choose(2) else [*reversed(moves), AssignQueues()]
-    return [SplitAllReduce(min_bytes=0), CopyPorts(), Async(), *first, bucket, AssignQueues(), *last]
+    return [CopyPorts(), Async(), *first, bucket, AssignQueues(), *last]
 
 
 def _assert_same(module: ir.Module, arguments: Any, passes: list[Element]) -> None:
@@ -114,34 +113,6 @@ def test_a_small_gpt2(context: Any, name: str) -> None:
     before = _count(module)
     _assert_same(module, arguments, [Bucket(bytes=2**20), AssignQueues(), HoistStart(), SinkWait()])
     assert (before, _count(module)) == STARTS[name]
-
-
-# By plan and optimizer: reductions, scattered ones and gathers, before and after. Of SGD without momentum every rank
-# updates a piece of each parameter; of Adam three tensors would be gathered; what plans scatter stays. Tokens and rows
-# of the table's gradient are gathered under dp.
-SPLITS = {
-    ("dp2", "sgd"): ((18, 0, 2), (2, 16, 18)),
-    ("dp2", "adamw"): ((18, 0, 2), (18, 0, 2)),
-    ("tp2", "sgd"): ((10, 0, 0), (10, 0, 0)),
-    ("zero2", "sgd"): ((2, 16, 16), (2, 16, 16)),
-}
-OPTIMIZERS = {"sgd": dmc.optim.SGD(lr=0.1, weight_decay=0.1), "adamw": dmc.optim.AdamW(lr=0.1)}
-
-
-@pytest.mark.parametrize(("name", "optimizer"), SPLITS)
-def test_pieces_of_a_small_gpt2(context: Any, name: str, optimizer: str) -> None:
-    plan = PLANS[name]
-    module, arguments = placed_gpt2(plan, context, OPTIMIZERS[optimizer])
-    form_kernels(module)
-    before = _kinds(module)
-    _assert_same(module, arguments, [SplitAllReduce(min_bytes=0)])
-    assert (before, _kinds(module)) == SPLITS[name, optimizer]
-
-
-def _kinds(module: ir.Module) -> tuple[int, ...]:
-    """How many collectives of each kind there are."""
-    names = [view.operation.name for view in find_step(module).entry_block.operations]
-    return tuple(names.count(f"dm.{kind}") for kind in ("all_reduce", "reduce_scatter", "all_gather"))
 
 
 def _count(module: ir.Module) -> int:

@@ -13,11 +13,11 @@ from torch import Tensor
 from dmc.dropout import share_of_attention
 from dmc.errors import DmcError
 from dmc.importer.composites.dropout import keep_scale as composite_keep_scale
-from dmc.kernels.implementation import candidate, implementation_of
+from dmc.kernels.implementation import implementation_of
 from dmc.kernels.problem import Parameter, Problem, TensorType, problem
 from dmc.kernels.references.draws import Draws
 from dmc.kernels.references.philox import keep_scale
-from tests.interpreted_kernels import FEW, SCALAR, SEED, assert_right, f32
+from tests.interpreted_kernels import FEW, SEED, assert_right, f32
 from tests.triton_interpreter import interpret
 
 
@@ -168,66 +168,6 @@ def test_attention_says_what_it_does_not_take() -> None:
     with_bias = problem(backward.kind, backward.operands, (*backward.results, f32(1, 1, 8, 8)), scale=1.0)
     with pytest.raises(DmcError, match="the gradient of the bias is not computed"):
         implementation_of(with_bias)
-
-
-@FEW
-@given(st.integers(1, 9), st.sampled_from([8, 30, 33]), st.sampled_from(["layer_norm", "rms_norm"]), st.booleans())
-def test_normalisation(rows: int, width: int, kind: str, added: bool) -> None:
-    x, weight, statistic = f32(rows, width), f32(width), f32(rows, 1)
-    y = TensorType("bf16", (rows, width))
-    weights = (weight,) * (2 if kind == "layer_norm" else 1)
-    statistics = (statistic,) * (2 if kind == "layer_norm" else 1)
-    before, total, drawn = ((y, x), (x,), (SEED, SEED)) if added else ((x,), (), ())
-    name, p = (f"add_{kind}", 0.3) if added else (kind, 0.0)
-    assert_right(problem(name, (*before, *weights, *drawn), (*total, y, *statistics), axes=1, eps=1e-5, p=p))
-    slopes, changes = ((y, x), (y, x)) if added else ((y,), (x,))
-    operands = (*slopes, x, weight, *statistics, *drawn)
-    assert_right(problem(f"{name}_backward", operands, (*changes, *weights), axes=1, p=p))
-
-
-@pytest.mark.parametrize(("rows", "programs"), [(2, 3), (1, 150)])
-def test_gradients_of_weights_over_many_rows_and_many_programs(rows: int, programs: int) -> None:
-    x, weight, statistic = f32(150, 8), f32(8), f32(150, 1)
-    operands = (x, x, weight, statistic, statistic)
-    wanted = problem("layer_norm_backward", operands, (x, weight, weight), axes=1)
-    assert_right(wanted, tuned=candidate(rows=rows, programs=programs, warps=4, stages=1))
-
-
-def test_normalisation_of_rows_that_are_not_finite() -> None:
-    wanted = problem("layer_norm", (f32(3, 8), f32(8), f32(8)), (f32(3, 8), f32(3, 1), f32(3, 1)), axes=1, eps=1e-5)
-    operands = implementation_of(wanted).sample(wanted, Draws.of(0))
-    operands[0][1, 3] = math.inf
-    operands[0][2, 0] = math.nan
-    assert_right(wanted, operands)
-
-
-def test_updates_of_many_tensors() -> None:
-    tensors, copies = (f32(3, 700), f32(5)), (TensorType("bf16", (3, 700)), TensorType("bf16", (5,)))
-    scalars = (SCALAR, SCALAR, TensorType("i1", ()), SCALAR, SCALAR)
-    options: dict[str, Parameter] = {"beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "weight_decay": 0.1, "tensors": 2}
-    operands, results = (*tensors, *copies, *tensors, *tensors, *scalars), (*tensors * 3, *copies)
-    for kind in ("optimizer_update_adam", "optimizer_update_adamw"):
-        wanted = problem(kind, operands, results, **options)
-        assert_right(wanted)
-        given = implementation_of(wanted).sample(wanted, Draws.of(0))
-        given[10].fill_(False)
-        given[2].fill_(math.nan)
-        assert_right(wanted, given)
-
-
-def test_an_update_by_a_gradient_whose_square_is_too_large() -> None:
-    parameter, gradient = f32(7), TensorType("bf16", (7,))
-    scalars = (SCALAR, SCALAR, TensorType("i1", ()), SCALAR, SCALAR)
-    options: dict[str, Parameter] = {"beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "weight_decay": 0.0, "tensors": 1}
-    operands = (parameter, gradient, parameter, parameter, *scalars)
-    wanted = problem("optimizer_update_adamw", operands, (parameter,) * 3, **options)
-    given = implementation_of(wanted).sample(wanted, Draws.of(0))
-    given[1].fill_(3e19)
-    assert_right(wanted, given)
-
-
-def test_sum_of_squares_of_many_tensors() -> None:
-    assert_right(problem("sum_of_squares", (f32(129, 200), f32(3), SCALAR), (SCALAR,)))
 
 
 @FEW

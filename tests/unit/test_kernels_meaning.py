@@ -5,9 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dmc import optim
 from dmc.importer import composites
-from dmc.importer.composites.optimizer_update import update_op
 from dmc.kernels.implementation import implementation_of
 from dmc.kernels.problem import Parameter, Problem, TensorType, problem
 from dmc.kernels.references.draws import Draws
@@ -43,29 +41,6 @@ def test_attention() -> None:
     assert_same(ops.attention_backward(*operands, 0.3, 0.4, True)[:3], wanted)
 
 
-def test_normalisation() -> None:
-    x, weight, statistic = f32(3, 4, 10), f32(10), f32(3, 4, 1)
-    results = (x, statistic, statistic)
-    operands, wanted = sampled(problem("layer_norm", (x, weight, weight), results, axes=1, eps=1e-3))
-    assert_same(ops.layer_norm(*operands, 1, 1e-3), wanted)
-    types = (x, x, weight, statistic, statistic)
-    operands, wanted = sampled(problem("layer_norm_backward", types, (x, weight, weight), axes=1))
-    assert_same(ops.layer_norm_backward(*operands, 1), wanted)
-    operands, wanted = sampled(problem("rms_norm", (x, weight), (x, statistic), axes=1, eps=1e-3))
-    assert_same(ops.rms_norm(*operands, 1, 1e-3), wanted)
-    operands, wanted = sampled(problem("rms_norm_backward", (x, x, weight, statistic), (x, weight), axes=1))
-    assert_same(ops.rms_norm_backward(*operands, 1), wanted)
-
-
-def test_dropout_before_a_normalisation() -> None:
-    x, weight, statistic = f32(3, 10), f32(10), f32(3, 1)
-    types = (x, x, weight, SEED, SEED)
-    operands, wanted = sampled(problem("add_rms_norm", types, (x, x, statistic), axes=1, eps=1e-3, p=0.4))
-    branch, residual, scale, seed, draw = operands
-    total = residual + ops.dropout(branch, seed, draw, 0.4)
-    assert_same((total, *ops.rms_norm(total, scale, 1, 1e-3)), wanted)
-
-
 def test_cross_entropy() -> None:
     logits, target, level = f32(6, 9), TensorType("i64", (6,)), f32(6)
     options: dict[str, Parameter] = {"ignore_index": 2, "label_smoothing": 0.1}
@@ -74,19 +49,6 @@ def test_cross_entropy() -> None:
     types = (SCALAR, logits, target, level)
     operands, wanted = sampled(problem("softmax_cross_entropy_backward", types, (logits,), **options))
     assert_same((ops.softmax_cross_entropy_backward(*operands, 2, 0.1),), wanted)
-
-
-def test_updates() -> None:
-    x, flag = f32(4, 5), TensorType("i1", ())
-    options: dict[str, Parameter] = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-6, "weight_decay": 0.1, "tensors": 1}
-    for kind, optimizer in (("optimizer_update_adam", optim.Adam), ("optimizer_update_adamw", optim.AdamW)):
-        operands, wanted = sampled(
-            problem(kind, (x, x, x, x, SCALAR, SCALAR, flag, SCALAR, SCALAR), (x,) * 3, **options)
-        )
-        settings = optimizer(lr=1.0, betas=(0.9, 0.95), eps=1e-6, weight_decay=0.1)
-        assert_same(update_op(settings, x.shape, 2)(*operands, *settings.constants().values()), wanted)
-    operands, wanted = sampled(problem("sum_of_squares", (x, SCALAR), (SCALAR,)))
-    assert_same((ops.sum_of_squares(*operands),), wanted)
 
 
 def test_gradient_of_an_embedding() -> None:

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from bench.fusion_optimum.in_place import fused_optimally
+from bench.fusion_optimum.partition import partition
+from bench.fusion_optimum.solve import fuse_optimally
 from dmc._mlir import ir
 from dmc.analysis.kernels.fusion.greedy import MOST_VALUES, Merging, fuse
-from dmc.analysis.kernels.fusion.optimum.partition import partition
-from dmc.analysis.kernels.fusion.optimum.solve import fuse_optimally
 from dmc.analysis.kernels.graph import Graph, Kind, step_graph
 from dmc.errors import DmcError
 from dmc.passes.base import run_passes
@@ -228,7 +229,9 @@ def test_the_meaning_stays(context: Any, random: Any) -> None:
     drawn = np.random.default_rng(0)
     arguments = [drawn.standard_normal(shape) for shape in (MATRIX, CUBE)]
     wanted = run_on_one_rank(module, arguments)
-    run_passes(module, [FormKernels(fusion="optimal")])
+    with fused_optimally("h200") as solved:
+        run_passes(module, [FormKernels()])
+    assert len(solved) == 1
     for made, before in zip(run_on_one_rank(module, arguments), wanted, strict=True):
         np.testing.assert_allclose(made, before, rtol=1e-12)
 
@@ -291,5 +294,5 @@ def test_layers_that_are_alike_are_solved_once(context: Any) -> None:
 
 def test_without_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "highspy", None)
-    with pytest.raises(DmcError, match=r"highspy is not installed.*\n?.*dmc-compiler\[optimal\]"):
+    with pytest.raises(DmcError, match=r"highspy is not installed.*\n?.*\[dev\]"):
         partition({1: 1.0}, [0], [1])

@@ -8,5 +8,4 @@
 * composites: of each kind of composite
 * splats: splat tensors: a part of one costs nothing
 * shape_classes: dimensions that change size together
-* rows: values that split into equal pieces
 """

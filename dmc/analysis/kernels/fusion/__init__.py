@@ -3,5 +3,4 @@
 * rules: what may be in one kernel
 * epilogues: what is better not computed behind a product
 * greedy: which are merged: by bytes saved, the most first
-* optimum: which are merged: by an integer program
 """

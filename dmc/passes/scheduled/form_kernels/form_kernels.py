@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
 
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.cost import work_of
-from dmc.analysis.kernels.fusion.greedy import MOST_JOINED, Fusion, fuse
-from dmc.analysis.kernels.fusion.optimum.solve import fuse_optimally
+from dmc.analysis.kernels.fusion.greedy import MOST_JOINED, fuse
 from dmc.analysis.kernels.graph import Graph, Kind, step_graph
-from dmc.analysis.requests.settings import machine_of, target_of
+from dmc.analysis.requests.settings import target_of
 from dmc.dialect.labels import module_path, put_kernel_label
-from dmc.machine import launch_bytes, machine
 from dmc.passes.base import NESTED, Pass, run_passes
 from dmc.passes.scheduled.form_kernels.bodies import Bodies, SharedFunctions
 from dmc.passes.scheduled.form_kernels.outline import Outline, outline
-from dmc.passes.scheduled.form_kernels.report import print_reasons, print_solved
+from dmc.passes.scheduled.form_kernels.report import print_reasons
 from dmc.passes.scheduled.form_kernels.transposed_batches import join_batches_first
 from dmc.passes.scheduled.form_kernels.whole_composites import form_whole_composites
 from dmc.passes.shared.loops import copy_with
@@ -36,17 +33,12 @@ class FormKernels(Pass):
     composite kept whole is a kernel of its own, with the surrounding slices and transpositions that its implementation
     supports.
 
-    fusion: which operations share a kernel. "greedy": what saves the most bytes through device memory is fused first.
-    "optimal": an integer program finds the fewest bytes, and as many for each launch as the machine moves in its time;
-    it takes some ten times as long, and needs the extra `optimal`. machine: for which launches are counted.
-    reasons: print on stderr the bytes through device memory before and after, the kernels of each kind, and what
-    prevented the largest remaining fusions.
+    What saves the most bytes through device memory is fused first. reasons: print on stderr the bytes through device
+    memory before and after, the kernels of each kind, and what prevented the largest remaining fusions.
     """
 
     name = "dm-form-kernels"
     reasons: bool = False
-    fusion: Literal["greedy", "optimal"] = "greedy"
-    machine: str = ""
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError for loops and calls, which earlier passes must have removed."""
@@ -63,20 +55,11 @@ class FormKernels(Pass):
         bodies = Bodies(shared, graph, works, dm.Symbols.of(module))
         *_, terminator = step.entry_block.operations
         most_values = min(each.most_values for each in machines)
-        fusion = self._fusion(graph, most_values, has_kernels, machine_of(module, self.machine))
+        fusion = fuse(graph, most_values, MOST_JOINED if has_kernels else 0, has_kernels)
         units = outline(graph, fusion.groups).units
         if self.reasons:
             print_reasons(graph, works, units, fusion.refusals())
         _Step(graph, bodies, terminator.operation).rewrite(units)
-
-    def _fusion(self, graph: Graph, most_values: int, own: bool, machine_name: str) -> Fusion:
-        most_joined = MOST_JOINED if own else 0
-        if self.fusion == "greedy":
-            return fuse(graph, most_values, most_joined, own)
-        found, solved = fuse_optimally(graph, launch_bytes(machine(machine_name)), most_values, most_joined, own)
-        if self.reasons:
-            print_solved(solved)
-        return found
 
 
 @dataclass

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.cost import Work, dominant, traffic
-from dmc.analysis.kernels.fusion.optimum.solve import Solved
 from dmc.analysis.kernels.graph import Graph, Kind
 from dmc.analysis.kernels.groups import Refusal
 from dmc.dialect.labels import module_path
@@ -52,16 +51,6 @@ def print_reasons(
     ]
     print(file=sys.stderr)
     print_table(("bytes", "kernel with", "and kernel with", "are not fused because of"), largest)
-
-
-def print_solved(solved: Solved) -> None:
-    """Prints, on stderr, what the integer program found."""
-    saved = 1 - solved.cost / solved.greedy if solved.greedy else 0.0
-    print(
-        f"{solved.pieces} pieces of the step, {solved.distinct} distinct, {solved.kept} left as fused greedily: "
-        f"{saved:.1%} cheaper, and at most {solved.gap:.1%} above the best of the candidates\n",
-        file=sys.stderr,
-    )
 
 
 def module_or_name(op: ir.Operation) -> str:

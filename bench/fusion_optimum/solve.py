@@ -6,10 +6,10 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
+from bench.fusion_optimum.partition import partition
+from bench.fusion_optimum.pieces import pieces_of, settle
+from bench.fusion_optimum.surroundings import Piece, Surroundings
 from dmc.analysis.kernels.fusion.greedy import MOST_VALUES, Fusion, Merging, merged
-from dmc.analysis.kernels.fusion.optimum.partition import partition
-from dmc.analysis.kernels.fusion.optimum.pieces import pieces_of, settle
-from dmc.analysis.kernels.fusion.optimum.surroundings import Piece, Surroundings
 from dmc.analysis.kernels.graph import Graph
 from dmc.analysis.kernels.shapes import Loops
 

@@ -5,4 +5,5 @@
 * surroundings: a piece with what surrounds it; those that are alike have one answer
 * partition: the best choice of candidates, as an integer program
 * solve: all of this for a step
+* in_place: in place of the greedy fusion
 """

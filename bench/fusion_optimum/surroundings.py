@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bench.fusion_optimum.candidates import Candidates, Needs, Ties
 from dmc.analysis.kernels.fusion.greedy import Merging
-from dmc.analysis.kernels.fusion.optimum.candidates import Candidates, Needs, Ties
 from dmc.analysis.kernels.groups import Group
 from dmc.analysis.kernels.shapes import Loops
 

@@ -157,8 +157,8 @@ def _highspy() -> Any:
     try:
         import highspy
     except ImportError as error:
-        hint = f"{install('optimal')}, which brings HiGHS, or leave fusion=greedy"
-        raise DmcError("fusion=optimal", "the package highspy is not installed", hint=hint) from error
+        hint = f"{install('dev')}, which brings HiGHS"
+        raise DmcError("fusion by an integer program", "the package highspy is not installed", hint=hint) from error
     return highspy
 
 

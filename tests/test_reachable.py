@@ -1,0 +1,41 @@
+"""What the compiler defines, something makes: ops of the dialect, and kernels written by hand."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from dmc import dialect
+from dmc.kernels.implementation import implementations
+from dmc.passes.scheduled.tensors.inline_composites import WHOLE
+from dmc.passes.scheduled.tensors.merge_losses import BOTH
+
+DMC = Path(__file__).resolve().parents[1] / "dmc"
+UNMADE = {
+    "broadcast": "no plan has a use for it",
+    **dict.fromkeys(("send", "recv"), "between the stages of a pipeline, whose pass does not exist yet"),
+}
+
+
+def _built(path: Path) -> Iterator[str]:
+    """The names of the dialect that a file calls: `all_gather` of `dm.all_gather(…)`, AllGatherOp of its class."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="dm" | "dialect"), attr=name)):
+                yield name
+            case ast.Call(func=ast.Name(id=name)) if path.parent.name == "dialect":
+                yield name
+            case _:
+                continue
+
+
+def test_every_op_is_made_by_some_pass() -> None:
+    classes = [value for name, value in vars(dialect).items() if name.endswith("Op")]
+    built = {name for path in DMC.rglob("*.py") if path.stem != "_dm_gen" for name in _built(path)}
+    ops = {cls.OPERATION_NAME.removeprefix("dm."): cls.__name__ for cls in classes}
+    assert {name for name, cls in ops.items() if built.isdisjoint({name, f"{name}_", cls})} == UNMADE.keys()
+
+
+def test_every_kernel_by_hand_can_be_reached() -> None:
+    assert {each.kind for each in implementations()} == {*WHOLE, BOTH}
