@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from dmc._mlir import func, ir
 from dmc.errors import DmcError
 from dmc.memo import once
-from dmc.runtime.signature import Role
+from dmc.program import HOST_ROLES, STATE_ROLES
 
 NAME, ROLE = "dm.name", "dm.role"
 
-STATE_ROLES: tuple[str, ...] = get_args(Role)
-# What the host passes anew in each step.
-HOST_ROLES = ("control", "batch")
 # In the order in which `@step` takes them.
 ROLES = (*STATE_ROLES, *HOST_ROLES)
 MUTABLE_ROLES = tuple(role for role in STATE_ROLES if role != "frozen")

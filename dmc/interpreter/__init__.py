@@ -4,7 +4,8 @@ For tests and small jobs: proven properties must hold here, and refused jobs can
 `dmc.interpreter.bodies`, which evaluates kernels, needs MLIR.
 """
 
+from dmc.interpreter.calls import Call, run_calls
 from dmc.interpreter.interpreter import Deadlock, run
 from dmc.interpreter.kernels import KernelFunction, mixing_kernels
 
-__all__ = ["Deadlock", "KernelFunction", "mixing_kernels", "run"]
+__all__ = ["Call", "Deadlock", "KernelFunction", "mixing_kernels", "run", "run_calls"]

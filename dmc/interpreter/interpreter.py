@@ -14,7 +14,7 @@ from dmc.interpreter.interleaving import Interleaving, Task
 from dmc.interpreter.kernels import KernelFunction
 from dmc.interpreter.memory import Memory
 from dmc.interpreter.movements import Movement, movement_of, told
-from dmc.interpreter.slots import Ports, fill, leave
+from dmc.interpreter.slots import Ports, fill_inputs, fill_state, outputs_of, state_of
 from dmc.interpreter.waits import Deadlock, Delivered, Done, Place, Signalled, story
 from dmc.interpreter.work import compute, move_between
 from dmc.program import Await, Collective, Job, Launch, Move, Program, Record
@@ -44,29 +44,40 @@ def run(
     Raises Deadlock, saying who waits for whom; InputError for arrays that do not match; DmcError if a command cannot be
     executed.
     """
-    step = _Step(job, kernels, held or {}, watch, Interleaving(Random(seed)), np.random.default_rng(seed))
-    for program, memory, before, given in zip(job.programs, step.memories, state, inputs, strict=True):
-        fill(program, memory, before, given)
-    step.run()
-    left = [leave(program, memory) for program, memory in zip(job.programs, step.memories, strict=True)]
-    return [outputs for outputs, _ in left], [after for _, after in left]
+    noise = np.random.default_rng(seed)
+    memories = [Memory.of(program.arenas, noise) for program in job.programs]
+    for program, memory, before, given in zip(job.programs, memories, state, inputs, strict=True):
+        fill_state(program, memory, before)
+        fill_inputs(program, memory, given)
+    run_in(job, kernels, memories, seed, held, watch)
+    pairs = [*zip(job.programs, memories, strict=True)]
+    return [outputs_of(*pair) for pair in pairs], [state_of(*pair) for pair in pairs]
+
+
+def run_in(
+    job: Job,
+    kernels: Mapping[str, KernelFunction],
+    memories: Sequence[Memory],
+    seed: int,
+    held: Mapping[Place, Place] | None = None,
+    watch: Watch | None = None,
+) -> None:
+    """One step in the memory of each rank, in which state and inputs are; see `run`."""
+    _Step(job, kernels, memories, held or {}, watch, Interleaving(Random(seed))).run()
 
 
 @dataclass
 class _Step:
     job: Job
     kernels: Mapping[str, KernelFunction]
+    memories: Sequence[Memory]
     held: Mapping[Place, Place]
     watch: Watch | None
     interleaving: Interleaving
-    noise: np.random.Generator
     # For each movement, the parts that ranks have reached.
     parts: dict[Movement, dict[int, Collective]] = field(default_factory=dict)
     # By rank and lane, its current command; finished lanes are not listed.
     places: dict[tuple[int, int], int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.memories = [Memory.of(program, self.noise) for program in self.job.programs]
 
     def run(self) -> None:
         for program in self.job.programs:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dmc.errors import DmcError
 from dmc.interpreter.dtypes import Array, numpy_type
-from dmc.program import Program, Range
+from dmc.program import Range, Space
 
 Bytes = NDArray[np.uint8]
 
@@ -23,9 +23,13 @@ class Memory:
     noise: np.random.Generator
 
     @staticmethod
-    def of(program: Program, noise: np.random.Generator) -> Memory:
-        """The initial arenas of a rank."""
-        return Memory({space: _random(noise, size) for space, size in program.arenas.items()}, noise)
+    def of(sizes: Mapping[Space, int], noise: np.random.Generator) -> Memory:
+        """The initial arenas of a rank, of these sizes."""
+        return Memory({space: _random(noise, size) for space, size in sizes.items()}, noise)
+
+    def beside(self, other: Memory) -> Memory:
+        """The arenas of both."""
+        return Memory({**self.arenas, **other.arenas}, self.noise)
 
     def view(self, range_: Range) -> Bytes:
         """The bytes themselves. Raises DmcError if they are outside the arena."""

@@ -10,37 +10,49 @@ import numpy as np
 from dmc.errors import InputError
 from dmc.interpreter.dtypes import Array, numpy_type
 from dmc.interpreter.memory import Memory
-from dmc.program import Program, Slot
+from dmc.program import HOST_ROLES, OUTPUT_ROLE, Program, Slot
 
 # Arrays by the names of slots.
 Ports: TypeAlias = Mapping[str, Array]
-INPUTS = ("control", "batch")
-OUTPUT = "output"
+INPUTS = HOST_ROLES
+OUTPUT = OUTPUT_ROLE
 
 
-def fill(program: Program, memory: Memory, state: Ports, inputs: Ports) -> None:
-    """Puts state and inputs into their slots. Raises InputError unless there is exactly one array per slot.
+def fill_state(program: Program, memory: Memory, state: Ports) -> None:
+    """Puts the state into its slots. Raises InputError unless there is exactly one array per slot.
 
     Nothing is converted.
     """
-    for kind, given in (("state", state), ("inputs", inputs)):
-        slots = {slot.name: slot for slot in program.slots if _kind(slot) == kind}
-        if slots.keys() != given.keys():
-            raise InputError(f"rank {program.rank}", f"{kind} are {sorted(given)}; they must be {sorted(slots)}")
-        for name, slot in slots.items():
-            _check(program, slot, given[name])
-            memory.write(slot.range, given[name])
+    _fill(program, memory, "state", state)
 
 
-def leave(program: Program, memory: Memory) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Outputs and state, by name."""
-    read = {
-        kind: {
-            slot.name: memory.read(slot.range, slot.dtype, slot.shape) for slot in program.slots if _kind(slot) == kind
-        }
-        for kind in (OUTPUT, "state")
-    }
-    return read[OUTPUT], read["state"]
+def fill_inputs(program: Program, memory: Memory, inputs: Ports) -> None:
+    """Puts controls and batch into their slots, like `fill_state`."""
+    _fill(program, memory, "inputs", inputs)
+
+
+def outputs_of(program: Program, memory: Memory) -> dict[str, Array]:
+    """The outputs, by name."""
+    return _read(program, memory, OUTPUT)
+
+
+def state_of(program: Program, memory: Memory) -> dict[str, Array]:
+    """The state, by name."""
+    return _read(program, memory, "state")
+
+
+def _fill(program: Program, memory: Memory, kind: str, given: Ports) -> None:
+    slots = {slot.name: slot for slot in program.slots if _kind(slot) == kind}
+    if slots.keys() != given.keys():
+        raise InputError(f"rank {program.rank}", f"{kind} are {sorted(given)}; they must be {sorted(slots)}")
+    for name, slot in slots.items():
+        _check(program, slot, given[name])
+        memory.write(slot.range, given[name])
+
+
+def _read(program: Program, memory: Memory, kind: str) -> dict[str, Array]:
+    slots = [slot for slot in program.slots if _kind(slot) == kind]
+    return {slot.name: memory.read(slot.range, slot.dtype, slot.shape) for slot in slots}
 
 
 def _kind(slot: Slot) -> str:

@@ -16,7 +16,7 @@ from dmc.program.program import DEVICE, Space, device_bytes
 PROPERTIES = {
     "V1": "every event is recorded once, before any command awaits it",
     "V2": "no command accesses what a movement has borrowed until the movement has ended",
-    "V3": "names exist, sizes fit, and ranges lie inside their arenas",
+    "V3": "names exist, sizes fit, ranges lie inside their arenas, and each slot in memory that its role allows",
     "V4": "the members of each communicator issue the same movements in the same order",
     "V5": "no ranks wait for each other in a cycle",
     "V5b": "movements that share two ranks never run at the same time",
@@ -38,7 +38,7 @@ ASSUMPTIONS = (
     "a record signals when all before it on its lane has ended, in the step in which it is awaited",
     "a collective makes progress once all its members have reached it, and is over for a member when its lane goes on",
     "no communicator outside the job is active on its devices during a step",
-    "steps do not overlap: the host fills and reads slots between them",
+    "calls do not overlap; while one runs, the host fills inputs of the next and reads outputs of the one before",
     "machine code accesses memory as the code it is generated from; in place it reads an element before it writes it",
     "MLIR's canonicalize and cse change no value",
     "on CUDA, products of classes padded with zeros hold, where they are read, what they hold without padding",

@@ -11,12 +11,10 @@ from itertools import product
 import msgspec
 
 from dmc.errors import ArtifactError
-from dmc.program.program import Command, Program, Range, Space
+from dmc.program.program import STATE_ROLES, Command, Program, Range, Space
 
 SCHEMA = 3
 _MAGIC = b"DMCJOB"
-# The roles of slots that are not state.
-_PORTS = ("control", "batch", "output")
 _NUMBER = re.compile(r"_\d+$")
 
 
@@ -148,5 +146,5 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
 def _state(job: Job) -> Iterator[tuple[str, tuple[str, tuple[int, ...], Range]]]:
     for program in job.programs:
         for slot in program.slots:
-            if slot.role not in _PORTS:
+            if slot.role in STATE_ROLES:
                 yield f"{slot.name}@{program.rank}", (slot.dtype, slot.shape, slot.range)

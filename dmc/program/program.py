@@ -8,17 +8,24 @@ at a time in this order, the commands give the right result; events limit their 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
 Space = Literal["device", "staged", "pinned_host", "host"]
 # The device's memory; such for inputs, filled while the call before runs; host memory that it reaches; and such that
-# keeps its content. Inputs and `pinned_host` exist once for each call in flight.
+# keeps its content.
 DEVICE: Space = "device"
 STAGED: Space = "staged"
 PINNED_HOST: Space = "pinned_host"
 HOST: Space = "host"
+# All calls share these, and find there what the one before has left. Of the others each call in flight has its own.
+KEPT: tuple[Space, ...] = (DEVICE, HOST)
+# What tensors are to the host: state; what it passes anew in each step; and what it reads.
+StateRole = Literal["parameter", "frozen", "buffer", "optimizer", "counter", "seed"]
+STATE_ROLES: tuple[str, ...] = get_args(StateRole)
+HOST_ROLES = ("control", "batch")
+OUTPUT_ROLE = "output"
 Queue = Literal["compute", "comm", "copy_in", "copy_out"]
 CollectiveKind = Literal[
     "all_gather", "all_reduce", "all_to_all", "broadcast", "permute", "recv", "reduce_scatter", "send"
@@ -34,6 +41,19 @@ IN_FLIGHT = 2
 
 # Every value starts at a multiple of this many bytes.
 ALIGNMENT = 256
+
+
+def spaces_of(role: str) -> tuple[Space, ...]:
+    """Where tensors of a role may lie; nowhere for a role that does not exist.
+
+    State is kept. The host fills the inputs of a call, and may still read the outputs of the one before, while another
+    runs.
+    """
+    if role in STATE_ROLES:
+        return KEPT
+    if role in HOST_ROLES:
+        return PINNED_HOST, STAGED
+    return (PINNED_HOST,) if role == OUTPUT_ROLE else ()
 
 
 def aligned(size: int) -> int:
@@ -147,7 +167,7 @@ class Lane(msgspec.Struct, frozen=True, array_like=True):
 class Slot(msgspec.Struct, frozen=True, array_like=True):
     """The place of a tensor for the host: state (in place), inputs before a step, outputs after it.
 
-    role: "parameter", "frozen", "buffer", "optimizer", "counter", "seed" (state), "control", "batch", or "output".
+    role: one of `STATE_ROLES`, `HOST_ROLES`, or `OUTPUT_ROLE`; it determines where the range may be (`spaces_of`).
     dtype: MLIR's name. shape: of this rank's part.
     """
 

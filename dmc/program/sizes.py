@@ -8,8 +8,8 @@ from math import prod
 
 from dmc.errors import DmcError
 
-# MLIR's names: f32, bf16, i1, f8E4M3FN; the first number is the width in bits.
-_WIDTH = re.compile(r"[a-z]+(\d+)")
+# MLIR's names: f32, bf16, i1, ui8, f8E4M3FN; the first number is the width in bits.
+_WIDTH = re.compile(r"(?:[su]?i|b?f|tf)(\d+)(?:E\d+M\d+[A-Z]*)?")
 _INDEX_BYTES = 8
 _SHOWN = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]i?)?B?$")
@@ -20,7 +20,7 @@ def element_bytes(dtype: str) -> int:
     """Bytes of one element of MLIR's type `dtype`; an i1 takes one. Raises DmcError for an unknown type."""
     if dtype == "index":
         return _INDEX_BYTES
-    match = _WIDTH.match(dtype)
+    match = _WIDTH.fullmatch(dtype)
     if match is None:
         raise DmcError(f"element type {dtype}", "has no size", "use an integer or floating-point type of MLIR")
     return max(int(match[1]), 8) // 8

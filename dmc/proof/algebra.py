@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import pairwise
-from math import prod
 
 from dmc.errors import ProofError
-from dmc.program import Collective, Job, Launch, Move, Operand, Program, Range, Slot, accesses
-from dmc.program.sizes import tensor_bytes
+from dmc.program import Collective, Job, Launch, Move, Operand, Program, Range, accesses
 from dmc.proof.collective_sizes import Communicators, check_channels, check_collective, communicators
+from dmc.proof.extents import bytes_of, check_inside, check_unique
+from dmc.proof.meshes import mesh_of
+from dmc.proof.slots import check_slots
 from dmc.proof.story import lane_name, told, where
-
-STATE = ("parameter", "frozen", "buffer", "optimizer", "counter", "seed")
 
 
 def check_algebra(job: Job) -> None:
     """Raises ProofError for the first lane, slot or command that contradicts the job's declarations."""
-    if (ranks := prod(job.mesh.values())) != len(job.programs):
-        axes = ", ".join(f"{axis}={size}" for axis, size in job.mesh.items())
-        fact = f"the mesh {axes} has {ranks} ranks, but there are programs for {len(job.programs)}"
-        raise ProofError("V3", None, fact, "give each rank of the mesh one program")
+    mesh = mesh_of(job)
     check_channels(job)
+    _check_kernels(job)
     for rank, program in enumerate(job.programs):
         if program.rank != rank:
             raise ProofError("V3", f"program {rank}", f"is of rank {program.rank}; programs must be in rank order")
         _check_lanes(job, program)
-        _check_slots(program)
-        known = communicators(job, rank)
+        check_slots(program)
+        known = communicators(job, mesh, rank)
         for index in range(len(program.commands)):
             _check_command(job, known, program, index)
+
+
+def _check_kernels(job: Job) -> None:
+    for name, kernel in job.kernels.items():
+        place = f"kernel @{name}"
+        if kernel.name != name:
+            raise ProofError("V3", place, f"is named @{kernel.name}")
+        if kernel.scratch < 0:
+            raise ProofError("V3", place, f"requires {kernel.scratch} bytes of scratch")
 
 
 def _check_lanes(job: Job, program: Program) -> None:
@@ -42,22 +47,8 @@ def _check_lanes(job: Job, program: Program) -> None:
             raise ProofError("V3", place, f"has queue {lane.queue} and channel {lane.channel}")
         if lane.channel is not None and lane.channel not in declared:
             raise ProofError("V3", place, f"its channel {lane.channel} is not declared")
-    _check_unique(f"rank {program.rank}", "lane", (lane.name for lane in program.lanes))
-    _check_unique(f"rank {program.rank}", "channel", (lane.channel for lane in program.lanes if lane.channel))
-
-
-def _check_slots(program: Program) -> None:
-    _check_unique(f"rank {program.rank}", "input", (slot.name for slot in program.slots if slot.role != "output"))
-    _check_unique(f"rank {program.rank}", "output", (slot.name for slot in program.slots if slot.role == "output"))
-    for slot in program.slots:
-        place = f"rank {program.rank}, slot {slot.name}"
-        _check_inside(program, place, slot.range)
-        if slot.range.length != tensor_bytes(slot.dtype, slot.shape):
-            fact = f"has {slot.range.length} bytes for {slot.shape} of {slot.dtype}"
-            raise ProofError("V3", place, fact)
-    # Inputs from the host are in place before the first command, outputs after the last.
-    _check_apart(program, "before the step", [slot for slot in program.slots if slot.role != "output"])
-    _check_apart(program, "after the step", [slot for slot in program.slots if slot.role in (*STATE, "output")])
+    check_unique(f"rank {program.rank}", "lane", (lane.name for lane in program.lanes))
+    check_unique(f"rank {program.rank}", "channel", (lane.channel for lane in program.lanes if lane.channel))
 
 
 def _check_command(job: Job, known: Communicators, program: Program, index: int) -> None:
@@ -67,7 +58,7 @@ def _check_command(job: Job, known: Communicators, program: Program, index: int)
         raise ProofError("V3", place, f"its lane does not exist; there are {len(program.lanes)}")
     reads, writes = accesses(command)
     for touched in (*reads, *writes):
-        _check_inside(program, place, touched)
+        check_inside(program, place, touched)
     if isinstance(command, Launch):
         _check_queue(program, index, ("compute",))
         _check_launch(job, place, command)
@@ -103,7 +94,7 @@ def _check_operands(place: str, name: str, ranges: tuple[Range, ...], operands: 
     if len(ranges) != len(operands):
         raise ProofError("V3", place, f"{name} {len(ranges)} ranges; its kernel has {len(operands)}")
     for i, (given, operand) in enumerate(zip(ranges, operands, strict=True)):
-        wanted = tensor_bytes(operand.dtype, operand.shape)
+        wanted = bytes_of(place, operand.dtype, operand.shape)
         if given.length != wanted:
             raise ProofError("V3", place, f"{name} {told(given)} as number {i}, which has {wanted} bytes in its kernel")
 
@@ -128,30 +119,8 @@ def _check_queue(program: Program, index: int, queues: tuple[str, ...]) -> None:
         raise ProofError("V3", where(program, index), fact)
 
 
-def _check_inside(program: Program, place: str, touched: Range) -> None:
-    room = program.arenas.get(touched.space)
-    if room is None:
-        raise ProofError("V3", place, f"uses {told(touched)}, but the rank has no arena there")
-    if touched.offset < 0 or touched.length < 1 or touched.end > room:
-        raise ProofError("V3", place, f"uses {told(touched)}, outside the arena of {room} bytes")
-
-
-def _check_apart(program: Program, when: str, slots: list[Slot]) -> None:
-    ordered = sorted(slots, key=lambda slot: slot.range)
-    for first, second in pairwise(ordered):
-        if first.range.overlaps(second.range):
-            fact = f"shares bytes with slot {second.name}, but both must hold their own value {when}"
-            raise ProofError("V3", f"rank {program.rank}, slot {first.name}", fact)
-
-
 def _check_disjoint(place: str, name: str, ranges: Iterable[Range]) -> None:
     ordered = sorted(ranges)
     for first, second in pairwise(ordered):
         if first.overlaps(second):
             raise ProofError("V3", place, f"its {name} {told(first)} and {told(second)} overlap")
-
-
-def _check_unique(place: str, what: str, names: Iterable[str]) -> None:
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise ProofError("V3", place, f"declares {what} '{name}' {count} times")

@@ -8,7 +8,7 @@ from typing import get_args
 from dmc.errors import ProofError
 from dmc.mesh import Mesh
 from dmc.program import Channel, Collective, CollectiveKind, Job, Program, Range
-from dmc.program.sizes import element_bytes
+from dmc.proof.extents import bytes_of, check_unique
 from dmc.proof.story import told
 
 REDUCING = ("all_reduce", "reduce_scatter")
@@ -22,6 +22,7 @@ Communicators = Mapping[str, tuple[tuple[int, ...], ...]]
 
 def check_channels(job: Job) -> None:
     """Raises ProofError for a channel along an axis, or of a rank, that the mesh does not have."""
+    check_unique("the job", "channel", (channel.name for channel in job.channels))
     for channel in job.channels:
         place = f"channel {channel.name}"
         if bool(channel.axes) == bool(channel.groups):
@@ -38,9 +39,8 @@ def check_channels(job: Job) -> None:
             raise ProofError("V3", place, "has two groups of the same ranks", "give each its own channel")
 
 
-def communicators(job: Job, rank: int) -> Communicators:
+def communicators(job: Job, mesh: Mesh, rank: int) -> Communicators:
     """The communicators of `rank`."""
-    mesh = Mesh(links=None, **job.mesh)
     return {channel.name: _groups(mesh, channel, rank) for channel in job.channels}
 
 
@@ -88,7 +88,7 @@ def _check_sizes(place: str, command: Collective) -> None:
         given = count * members
     elif command.kind == "reduce_scatter":
         given = count // members
-    element = element_bytes(command.dtype)
+    element = bytes_of(place, command.dtype, ())
     _check_bytes(place, "source", command.source, None if command.kind == "recv" else count * element)
     _check_bytes(place, "target", command.target, None if command.kind == "send" else given * element)
     source, target = command.source, command.target

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Generator, Sequence
 
 from dmc.errors import ProofError
-from dmc.mesh import Mesh
 from dmc.program import Collective, Job, Launch, Move, Program, Range
 from dmc.program.dataflow import Dataflow, Moving
 from dmc.program.interval_map import IntervalMap
@@ -14,6 +13,7 @@ from dmc.program.program import Space
 from dmc.proof.collective_sizes import MESSAGES
 from dmc.proof.expected import Expected, expected_of
 from dmc.proof.meaning import delivered
+from dmc.proof.meshes import mesh_of
 from dmc.proof.story import told, where
 from dmc.proof.values import Values
 
@@ -31,7 +31,7 @@ def check_dataflow(job: Job, dataflow: Dataflow) -> None:
     issue, which conflicting accesses keep (V6), with the value that each byte holds: a launch must have the operands of
     its kernel of form scheduled. Linear in the commands of all ranks, times a logarithm. Needs V1 to V5.
     """
-    expected = expected_of(dataflow, Mesh(links=None, **job.mesh))
+    expected = expected_of(dataflow, mesh_of(job))
     ranks = [_Rank(program, expected) for program in job.programs]
     _play([rank.walk() for rank in ranks], expected.values)
     for rank in ranks:

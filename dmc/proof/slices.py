@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dmc.errors import ProofError
 from dmc.mesh import Mesh
 from dmc.program import Command, Job, Range, accesses
+from dmc.proof.meshes import mesh_of
 from dmc.proof.story import told, where
 
 
@@ -16,7 +17,7 @@ def check_slices(job: Job) -> None:
     A rank's piece of a value begins at `base + i·a + j·b + …`, where i, j, … are the rank's coordinates on the mesh,
     and the pieces of neighbours along an axis are the same or apart. Needs the ranks to have one skeleton.
     """
-    mesh = Mesh(links=None, **job.mesh)
+    mesh = mesh_of(job)
     coordinates = [tuple(mesh.coordinates(rank).values()) for rank in mesh.ranks]
     units = [next((r for r, at in enumerate(coordinates) if at == unit), None) for unit in _units(mesh)]
     for index, commands in enumerate(zip(*(program.commands for program in job.programs), strict=True)):

@@ -11,16 +11,13 @@ import msgspec
 import numpy as np
 
 from dmc.errors import ArtifactError, DmcError
-from dmc.program import DEVICE, HOST, PINNED_HOST, STAGED, Job, Program, Range, Slot, Space
+from dmc.program import DEVICE, KEPT, PINNED_HOST, STAGED, Job, Program, Range, Slot, Space
 from dmc.runtime import device as devices
 from dmc.runtime.device import HOST_MEMORY, HOST_USAGE, Device
 from dmc.runtime.dtypes import byte_count, describe, dtype_of
 from dmc.runtime.iree_errors import IREE_ERRORS, first_line
 from dmc.runtime.signature import TensorSpec
 from dmc.runtime.timeline import Timeline
-
-# The arenas that all steps share, which hold the state; others exist once per step in flight.
-SHARED: tuple[Space, ...] = (DEVICE, HOST)
 
 # MLIR's integers are signless; the host's are not.
 _SIGNLESS = {"ui8": "i8"}
@@ -83,7 +80,7 @@ def shared_arenas(device: Device, jobs: Sequence[Job]) -> Arenas:
     """For each rank the arenas that all calls of all programs share, as large as the largest needs them."""
     sizes: dict[tuple[int, Space], int] = {}
     for program in [program for job in jobs for program in job.programs]:
-        for space in SHARED:
+        for space in KEPT:
             if space in program.arenas:
                 key = (program.rank, space)
                 sizes[key] = max(program.arenas[space], sizes.get(key, 0))

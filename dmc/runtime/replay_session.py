@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from dmc.errors import DmcError
-from dmc.program import DEVICE, HOST, Job, Program, Slot, Space
+from dmc.program import DEVICE, HOST, KEPT, Job, Program, Slot, Space
 from dmc.program.code import DeviceCode
 from dmc.program.profile import Timed
 from dmc.runtime.arrays import are_zeros, bytes_of
 from dmc.runtime.calls import Output
 from dmc.runtime.cuda_streams import CudaStreams
-from dmc.runtime.planned_memory import SHARED, Places, PlannedReading, typed
+from dmc.runtime.planned_memory import Places, PlannedReading, typed
 from dmc.runtime.replayed import Capture, Flight, Replayed, slots_of
 from dmc.runtime.signature import Signature
 from dmc.runtime.stamps import Stamps, own_ns
@@ -64,7 +64,7 @@ class ReplaySession:
         self._device, self._peers = device, peers
         self._closed, self._rank = False, rank
         self._last = 0
-        self._state = slots_of(Places([job.programs[rank]]), signature.state, *SHARED)
+        self._state = slots_of(Places([job.programs[rank]]), signature.state, *KEPT)
         devices = [device]
         for number, each in enumerate(programs):
             devices += [device.beside()] if number else []
@@ -212,7 +212,7 @@ class ReplaySession:
     def _allocated(self, programs: Sequence[Program]) -> dict[Space, Any]:
         """The arenas that all programs share, each as large as the largest needs it."""
         allocate: dict[Space, Any] = {DEVICE: self._device.allocate, HOST: self._device.allocate_pinned}
-        sizes: dict[Space, int] = {space: max(each.arenas.get(space, 0) for each in programs) for space in SHARED}
+        sizes: dict[Space, int] = {space: max(each.arenas.get(space, 0) for each in programs) for space in KEPT}
         return {space: allocate[space](size) for space, size in sizes.items() if size}
 
     def _read(self, slot: Slot) -> np.ndarray:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, TypeAlias
+
+from dmc.program import StateRole
 
 SCHEMA = 5
 
-Role = Literal["parameter", "frozen", "buffer", "optimizer", "counter", "seed"]
+Role: TypeAlias = StateRole
 
 # A nested container of batch tensors: an index into `Signature.batch`, a constant, or a container of trees.
 # {"leaf": 3} · {"constant": true} · {"tuple": [...]} · {"list": [...]} · {"dict": {"name": ...}}

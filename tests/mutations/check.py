@@ -9,12 +9,12 @@ from random import Random
 from dmc.errors import ProofError
 from dmc.program import Job
 from dmc.proof import verify
-from tests.mutations import of_memory, of_order, of_ranks
+from tests.mutations import of_memory, of_order, of_ranks, of_slots
 from tests.mutations.equivalence import difference, shows
 from tests.mutations.mutators import UNORDERED, Mutator
 
 # Importing them fills the table of mutators.
-FAMILIES = (of_memory, of_order, of_ranks)
+FAMILIES = (of_memory, of_order, of_ranks, of_slots)
 
 # What refuses a job in which two accesses of a rank lack an order.
 RACES = ("V2", "V6", "V7")

@@ -15,7 +15,7 @@ from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
-from dmc.program import DEVICE, HOST, PINNED_HOST, STAGED, Space, aligned
+from dmc.program import DEVICE, HOST, PINNED_HOST, STAGED, Space, aligned, spaces_of
 from dmc.step_function import HOST_ROLES, STATE_ROLES, Port, arguments, find_step
 
 SPACE = "dm.space"
@@ -76,7 +76,7 @@ def verify_spaces(module: ir.Module) -> None:
     """Raises DmcError for an argument where the runtime does not keep, or put, one of its role."""
     step = find_step(module)
     for port, space in zip(arguments(step), argument_spaces(step), strict=True):
-        allowed = (DEVICE, HOST) if port.role in STATE_ROLES else (PINNED_HOST, STAGED)
+        allowed = spaces_of(port.role)
         if space not in allowed:
             fact = f"argument {port.index} '{port.name}' of @step, a {port.role}, is in {space} memory"
             raise DmcError(step.operation, fact, f"it may be in {' or '.join(allowed)} memory")
