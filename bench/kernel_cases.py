@@ -115,6 +115,13 @@ def _embedding(occurrences: int, rows: int, width: int) -> Problem:
     return problem("embedding_backward", operands, (_f32(rows, width),), padding_index=-1, rows=rows)
 
 
+def _embedding_part(occurrences: int, rows: int, ranks: int, width: int) -> Problem:
+    part = rows // ranks
+    operands = (_bf16(occurrences, width), TensorType("i64", (occurrences,)), TensorType("i64", (part,)))
+    settings = {"padding_index": -1, "rows": rows, "whole_0": rows}
+    return problem("embedding_backward", operands, (_f32(part, width),), **settings)
+
+
 def _named(name: str, problems: Mapping[str, Problem]) -> dict[str, Problem]:
     return {f"{name}{suffix}": each for suffix, each in problems.items()}
 
@@ -128,6 +135,7 @@ CASES: Mapping[str, Problem] = {
     **_named("gpt2_loss", _cross_entropy(16384, 50257, 50304)),
     "gpt2_embedding_backward": _embedding(16384, 50257, 768),
     "gpt2_positions_backward": _embedding(16384, 1024, 768),
+    "llama_embedding_part_backward": _embedding_part(32768, 32000, 4, 2048),
     # Sorted by keys of 64 bits.
     "large_embedding_backward": _embedding(65536, 50257, 768),
     "gpt2_loss_unaligned_both": _cross_entropy(16384, 50257, 50257)["_both"],

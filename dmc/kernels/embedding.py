@@ -39,6 +39,7 @@ class EmbeddingShape:
     shares: int
     share: int
     wide: bool
+    is_part: bool
     block_rank: int
     block_scan: int
     block_bounds: int
@@ -47,10 +48,8 @@ class EmbeddingShape:
 
 
 def _refuses(problem: Problem) -> str | None:
-    dy, index, *others = problem.operands
-    if others:
-        return "only some rows of the table are computed"
-    if any(tensor.strides for tensor in (dy, index, *problem.results)) or index.dtype != "i64":
+    dy, index = problem.operands[:2]
+    if any(tensor.strides for tensor in (*problem.operands, *problem.results)) or index.dtype != "i64":
         return "a tensor is not contiguous, or the index does not have 64 bits"
     if dy.dtype not in ("f32", "bf16", "f16"):
         return f"elements of type {dy.dtype} are not accumulated in f32"
@@ -77,6 +76,7 @@ def _shape(problem: Problem, chosen: Candidate) -> EmbeddingShape:
         share=share,
         # Beyond the last occurrence keys are larger than all others.
         wide=(rows + 2) * (occurrences + _RUN) >= 2**31,
+        is_part=len(problem.operands) > 2,
         block_rank=chosen["rank"],
         block_scan=chosen["scan"],
         block_bounds=_BLOCK_BOUNDS,
@@ -96,14 +96,16 @@ def _candidates(problem: Problem) -> tuple[Candidate, ...]:
 def _recipe(problem: Problem, chosen: Candidate) -> Recipe:
     shape = _shape(problem, chosen)
     dy, index = operands(0, 1)
+    # A rank's part of the table has the indices of its rows as an operand.
+    first = operands(2)[0] if shape.is_part else index
     order, sorted_rows, starts, runs, counts, parts = scratch(0, 1, 2, 3, 4, 5)
     (out,) = results(0)
     direct = shape.parts == 1
     blocks = -(-shape.occurrences // shape.block_rank)
     calls = [
-        Call("embedding.sort", shape.run_count * _RUN // shape.block_rank, (index, runs), shape, chosen.warps),
-        Call("embedding.count", blocks * shape.shares, (index, runs, counts), shape, chosen.warps),
-        Call("embedding.put", -(-shape.occurrences // _BLOCK_BOUNDS), (index, counts, order, sorted_rows), shape),
+        Call("embedding.sort", shape.run_count * _RUN // shape.block_rank, (index, first, runs), shape, chosen.warps),
+        Call("embedding.count", blocks * shape.shares, (index, first, runs, counts), shape, chosen.warps),
+        Call("embedding.put", -(-shape.occurrences // _BLOCK_BOUNDS), (index, first, counts, order, sorted_rows), shape),
         Call("embedding.bounds", -(-(shape.rows + 1) // _BLOCK_BOUNDS), (sorted_rows, starts), shape),
         Call(
             "embedding.gather",

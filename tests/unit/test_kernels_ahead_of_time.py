@@ -17,7 +17,7 @@ from dmc.kernels.recipe import type_of
 # One problem of each family, one that is quick to compile; and attention whose bias is one row for all, and a part.
 FAMILIES = (
     *("bert_attention_padded", "bert_attention_padded_backward", "gpt2_attention_part", "gpt2_attention_part_backward"),
-    *("gpt2_attention", "gpt2_positions_backward"),
+    *("gpt2_attention", "gpt2_positions_backward", "llama_embedding_part_backward"),
     *("large_embedding_backward", "wide_attention", "wide_attention_backward", "gpt2_loss"),
 )
 

@@ -178,3 +178,14 @@ def test_gradient_of_an_embedding(occurrences: int, rows: int, padding: int) -> 
     """Also of several sorted runs, the last of them incomplete."""
     operands = (TensorType("bf16", (occurrences, 20)), TensorType("i64", (occurrences,)))
     assert_right(problem("embedding_backward", operands, (f32(rows, 20),), padding_index=padding))
+
+
+@FEW
+@given(st.integers(1, 150), st.sampled_from([1, 3, 40]), st.sampled_from([-1, 5]))
+@example(1300, 40, 45)
+def test_gradient_of_a_part_of_an_embedding(occurrences: int, rows: int, padding: int) -> None:
+    """The second part of a table's rows; the padding's number is that of the whole table."""
+    places = TensorType("i64", (rows,))
+    operands = (TensorType("bf16", (occurrences, 20)), TensorType("i64", (occurrences,)), places)
+    given = problem("embedding_backward", operands, (f32(rows, 20),), padding_index=padding, whole_0=3 * rows)
+    assert_right(given)

@@ -4,7 +4,8 @@ Runs of occurrences are sorted first; an occurrence's place in the whole is the 
 bisection (as ranks are for merging in Satish, Harris and Garland, "Designing efficient sorting algorithms for manycore
 GPUs", 2009).
 
-`c` is an `EmbeddingShape`. An occurrence that counts for no row (out of range, or padding) sorts behind all others.
+`c` is an `EmbeddingShape`. An occurrence that counts for no row (out of range, or padding) sorts behind all others. Of a
+part of a table, `first` points to the place of its first row in the whole; otherwise it is not read.
 """
 
 import triton
@@ -12,28 +13,31 @@ import triton.language as tl
 
 
 @triton.jit
-def _row_of(index, place, c: tl.constexpr):
+def _row_of(index, first, place, c: tl.constexpr):
     """The rows of occurrences, `c.rows` for those without a row."""
     row = tl.load(index + place, mask=place < c.occurrences, other=-1)
-    counts = (row >= 0) & (row < c.rows) & (row != c.padding_index)
+    is_padding = row == c.padding_index
+    if c.is_part:
+        row -= tl.load(first)
+    counts = (row >= 0) & (row < c.rows) & ~is_padding
     return tl.where(counts, row, c.rows).to(tl.int32)
 
 
 @triton.jit
-def sort(index, runs, c: tl.constexpr):
+def sort(index, first, runs, c: tl.constexpr):
     """Sorts the keys of each run of occurrences: a key's place is how many of its run are smaller."""
-    first = tl.program_id(0) * c.block_rank
-    key = _key(index, first + tl.arange(0, c.block_rank), c)
-    begin = first // c.run * c.run
+    own = tl.program_id(0) * c.block_rank
+    key = _key(index, first, own + tl.arange(0, c.block_rank), c)
+    begin = own // c.run * c.run
     before = tl.full([c.block_rank], 0, tl.int32)
     for start in range(begin, begin + c.run, c.block_scan):
-        other = _key(index, start + tl.arange(0, c.block_scan), c)
+        other = _key(index, first, start + tl.arange(0, c.block_scan), c)
         before += tl.sum((other[None, :] < key[:, None]).to(tl.int32), 1)
     tl.store(runs + begin + before, key)
 
 
 @triton.jit
-def count(index, runs, counts, c: tl.constexpr):
+def count(index, first, runs, counts, c: tl.constexpr):
     """For each occurrence, how many of a share of all others precede it, by bisection of sorted runs: [shares,
     occurrences].
 
@@ -42,7 +46,7 @@ def count(index, runs, counts, c: tl.constexpr):
     blocks: tl.constexpr = (c.occurrences + c.block_rank - 1) // c.block_rank
     share = tl.program_id(0) // blocks
     own = tl.program_id(0) % blocks * c.block_rank + tl.arange(0, c.block_rank)
-    key = _key(index, own, c)
+    key = _key(index, first, own, c)
     before = tl.full([c.block_rank], 0, tl.int32)
     for run in range(share * c.share, tl.minimum(share * c.share + c.share, c.run_count)):
         place = tl.full([c.block_rank], 0, tl.int32)
@@ -55,16 +59,16 @@ def count(index, runs, counts, c: tl.constexpr):
 
 
 @triton.jit
-def _key(index, place, c: tl.constexpr):
+def _key(index, first, place, c: tl.constexpr):
     """The sort keys of occurrences, all distinct. Beyond the last one they are larger than all."""
-    row = tl.where(place < c.occurrences, _row_of(index, place, c), c.rows + 1)
+    row = tl.where(place < c.occurrences, _row_of(index, first, place, c), c.rows + 1)
     if c.wide:
         row = row.to(tl.int64)
     return row * c.occurrences + place
 
 
 @triton.jit
-def put(index, counts, order, sorted_rows, c: tl.constexpr):
+def put(index, first, counts, order, sorted_rows, c: tl.constexpr):
     """Puts occurrences into their places."""
     own = tl.program_id(0) * c.block_bounds + tl.arange(0, c.block_bounds)
     inside = own < c.occurrences
@@ -72,7 +76,7 @@ def put(index, counts, order, sorted_rows, c: tl.constexpr):
     for share in range(c.shares):
         place += tl.load(counts + share * c.occurrences + own, mask=inside, other=0)
     tl.store(order + place, own, mask=inside)
-    tl.store(sorted_rows + place, _row_of(index, own, c), mask=inside)
+    tl.store(sorted_rows + place, _row_of(index, first, own, c), mask=inside)
 
 
 @triton.jit
