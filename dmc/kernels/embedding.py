@@ -98,14 +98,15 @@ def _recipe(problem: Problem, chosen: Candidate) -> Recipe:
     dy, index = operands(0, 1)
     # A rank's part of the table has the indices of its rows as an operand.
     first = operands(2)[0] if shape.is_part else index
-    order, sorted_rows, starts, runs, counts, parts = scratch(0, 1, 2, 3, 4, 5)
+    *sorted_, starts, runs, counts, parts = scratch(0, 1, 2, 3, 4, 5)
+    order, sorted_rows = sorted_
     (out,) = results(0)
     direct = shape.parts == 1
     blocks = -(-shape.occurrences // shape.block_rank)
     calls = [
         Call("embedding.sort", shape.run_count * _RUN // shape.block_rank, (index, first, runs), shape, chosen.warps),
         Call("embedding.count", blocks * shape.shares, (index, first, runs, counts), shape, chosen.warps),
-        Call("embedding.put", -(-shape.occurrences // _BLOCK_BOUNDS), (index, first, counts, order, sorted_rows), shape),
+        Call("embedding.put", -(-shape.occurrences // _BLOCK_BOUNDS), (index, first, counts, *sorted_), shape),
         Call("embedding.bounds", -(-(shape.rows + 1) // _BLOCK_BOUNDS), (sorted_rows, starts), shape),
         Call(
             "embedding.gather",

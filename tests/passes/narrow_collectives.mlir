@@ -110,3 +110,67 @@ func.func @wide(%x: tensor<8x6144xf32>, %y: tensor<2x6144xf32>, %z: tensor<8x614
       : (tensor<8x6144xf32>) -> tensor<8x6144xf32>
   return %n, %m, %g, %t : tensor<8x6144xbf16>, tensor<8x6144xbf16>, tensor<8x6144xf32>, tensor<8x6144xf32>
 }
+
+// -----
+
+#row = affine_map<(i, j) -> (i, j)>
+
+"dm.mesh"() {sym_name = "mesh", axes = ["tp"], sizes = array<i64: 4>, device = #dm.device<"cpu">,
+             links = [#dm.link<"memory">]} : () -> ()
+
+// What two narrow products add to is rounded as narrow before it is moved; over more ranks it is not.
+// CHECK-LABEL: func.func @sum_of_widened
+// CHECK: arith.addf
+// CHECK: arith.truncf
+// CHECK: "dm.all_reduce"(%{{.+}}) {{.*}} : (tensor<8x6144xbf16>) -> tensor<8x6144xbf16>
+// CHECK: arith.extf
+// FEW-LABEL: func.func @sum_of_widened
+// FEW-NOT: arith.truncf
+// FEW: (tensor<8x6144xf32>) -> tensor<8x6144xf32>
+func.func @sum_of_widened(%x: tensor<8x6144xbf16>, %y: tensor<8x6144xbf16>) -> tensor<8x6144xf32> {
+  %0 = tensor.empty() : tensor<8x6144xf32>
+  %v = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x6144xbf16>) outs(%0 : tensor<8x6144xf32>) {
+    ^bb0(%a: bf16, %o: f32):
+      %b = arith.extf %a : bf16 to f32
+      linalg.yield %b : f32
+  } -> tensor<8x6144xf32>
+  %w = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel", "parallel"]}
+      ins(%y : tensor<8x6144xbf16>) outs(%0 : tensor<8x6144xf32>) {
+    ^bb0(%a: bf16, %o: f32):
+      %b = arith.extf %a : bf16 to f32
+      linalg.yield %b : f32
+  } -> tensor<8x6144xf32>
+  %s = linalg.generic {indexing_maps = [#row, #row, #row], iterator_types = ["parallel", "parallel"]}
+      ins(%v, %w : tensor<8x6144xf32>, tensor<8x6144xf32>) outs(%0 : tensor<8x6144xf32>) {
+    ^bb0(%a: f32, %b: f32, %o: f32):
+      %c = arith.addf %a, %b : f32
+      linalg.yield %c : f32
+  } -> tensor<8x6144xf32>
+  %z = "dm.all_reduce"(%s) {reduction = #dm.reduction<"sum">, accumulate = f32,
+      group = #dm.group<@mesh, ["tp"]>} : (tensor<8x6144xf32>) -> tensor<8x6144xf32>
+  return %z : tensor<8x6144xf32>
+}
+
+// A sum with a wide summand stays wide.
+// CHECK-LABEL: func.func @sum_with_wide
+// CHECK-NOT: arith.truncf
+// CHECK: (tensor<8x6144xf32>) -> tensor<8x6144xf32>
+func.func @sum_with_wide(%x: tensor<8x6144xbf16>, %y: tensor<8x6144xf32>) -> tensor<8x6144xf32> {
+  %0 = tensor.empty() : tensor<8x6144xf32>
+  %v = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x6144xbf16>) outs(%0 : tensor<8x6144xf32>) {
+    ^bb0(%a: bf16, %o: f32):
+      %b = arith.extf %a : bf16 to f32
+      linalg.yield %b : f32
+  } -> tensor<8x6144xf32>
+  %s = linalg.generic {indexing_maps = [#row, #row, #row], iterator_types = ["parallel", "parallel"]}
+      ins(%v, %y : tensor<8x6144xf32>, tensor<8x6144xf32>) outs(%0 : tensor<8x6144xf32>) {
+    ^bb0(%a: f32, %b: f32, %o: f32):
+      %c = arith.addf %a, %b : f32
+      linalg.yield %c : f32
+  } -> tensor<8x6144xf32>
+  %z = "dm.all_reduce"(%s) {reduction = #dm.reduction<"sum">, accumulate = f32,
+      group = #dm.group<@mesh, ["tp"]>} : (tensor<8x6144xf32>) -> tensor<8x6144xf32>
+  return %z : tensor<8x6144xf32>
+}

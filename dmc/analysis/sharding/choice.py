@@ -17,13 +17,15 @@ from dmc.placement.transitions import Tensor
 class Operand:
     """A tensor operand: its available placements, first the one in which it was produced.
 
-    is_splat: a rank creates any part of it itself; is_zero: any partial sum of it, too.
+    is_splat: a rank creates any part of it itself; is_zero: any partial sum of it, too. ruled: the axes along which a
+    rule of the plan splits it, if it is a weight.
     """
 
     tensor: Tensor
     placements: tuple[Placement, ...]
     is_splat: bool = False
     is_zero: bool = False
+    ruled: frozenset[str] = frozenset()
 
     def bytes_to(self, target: Placement) -> int:
         """The bytes moved to get it in `target`, over all ranks."""
@@ -34,12 +36,15 @@ class Operand:
 
 @dataclass(frozen=True)
 class Choice:
-    """reasons: one per axis requested by an operand or a result. refused: operand and axis, if it cannot."""
+    """reasons: one per axis requested by an operand or a result. refused: operand and axis, if it cannot. is_ruled: a
+    rule of the plan decides about an axis.
+    """
 
     split: Split
     bytes: int
     reasons: tuple[str, ...]
     refused: tuple[tuple[int, str], ...]
+    is_ruled: bool = False
 
 
 # Cached: layers repeat, and so do their choices.
@@ -56,16 +61,21 @@ def choose(
     An axis is assigned to a loop over which an operand is split, or over which a result should be split (`wishes`, one
     per result, whose global tensors are `shapes`), or passes a partial value on. Among several the one that moves the
     fewest bytes wins, then the first: the bytes of resharding operands, and of completing results that become partial,
-    or scattering them where that is what is wanted.
+    or scattering them where that is what is wanted. But what the plan splits is computed split: along the axis of a
+    rule, a weight stays where it is, and other operands are brought to it (tensor parallelism), whatever that moves.
     Work is never replicated on ranks that could divide it, unless there is little of it (`is_light`).
     """
     split, reasons, refused = loops.unsplit(mesh), list[str](), list[tuple[int, str]]()
+    is_ruled = False
     for axis in mesh.axes:
         if mesh.axis_size(axis) == 1:
             continue
         asked = list(_asked(loops, operands, wishes, split, axis))
-        possible = [(each, why) for each, _, why in asked if each is not None and loops.fits(each)]
-        if possible and loops.is_light:
+        fitting = [(each, operand, why) for each, operand, why in asked if each is not None and loops.fits(each)]
+        ruled = [(each, f"{why}, as the plan says") for each, i, why in fitting if _is_ruled(operands, i, axis)]
+        is_ruled |= bool(ruled)
+        possible = ruled or [(each, why) for each, _, why in fitting]
+        if possible and not ruled and loops.is_light:
             possible.append((split, f"every rank of {axis} does the little work of all"))
         if possible:
             costs = [_bytes(loops, operands, each) + _completing(loops, shapes, wishes, each) for each, _ in possible]
@@ -77,7 +87,7 @@ def choose(
         refused += [(operand, axis) for operand in wanting]
         if wanting:
             reasons.append(f"{axis} splits operand {wanting[0]}, but {loops.why or 'the parts would not be equal'}")
-    return Choice(split, _bytes(loops, operands, split), tuple(reasons), tuple(refused))
+    return Choice(split, _bytes(loops, operands, split), tuple(reasons), tuple(refused), is_ruled)
 
 
 def nearest(sources: Iterable[Placement], target: Placement, tensor: Tensor) -> Placement:
@@ -105,6 +115,9 @@ def _asked(
     """Each requested use of `axis`: the split, None if impossible, the requesting operand, and why."""
     kind = _handed_on(loops, operands, axis)
     if kind is not None:
+        if any(_is_complete(operands[i], axis) for i, _ in loops.read() if i not in loops.coefficients):
+            # Such as a residual that a norm has read: what is added to it may be narrower than the sum.
+            yield split, None, f"an operand is there, complete over {axis}"
         yield split.handing_on(axis, kind), None, f"partial ({kind}) over {axis} goes through"
     for i, dims in loops.read():
         operand = operands[i]
@@ -129,6 +142,15 @@ def _adding(loops: Loops, dims: Dims, split: Split, axis: str) -> Iterator[Split
     for i, loop in enumerate(loops.loops):
         if i not in present and loop.kind == SUM:
             yield split.with_axis(i, axis)
+
+
+def _is_ruled(operands: Sequence[Operand | None], number: int | None, axis: str) -> bool:
+    operand = None if number is None else operands[number]
+    return operand is not None and axis in operand.ruled
+
+
+def _is_complete(operand: Operand | None, axis: str) -> bool:
+    return operand is not None and any(each.kind(axis) is None for each in operand.placements[1:])
 
 
 def _handed_on(loops: Loops, operands: Sequence[Operand | None], axis: str) -> str | None:

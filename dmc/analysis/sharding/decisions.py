@@ -36,11 +36,13 @@ class Decision:
 @dataclass(frozen=True)
 class Ends:
     """The placements of a function's arguments and results. used: the placement into which an argument is first
-    resharded."""
+    resharded. weights: the arguments that are parameters, by index.
+    """
 
     arguments: tuple[Placement | None, ...]
     used: tuple[Placement | None, ...]
     results: tuple[Placement | None, ...]
+    weights: frozenset[int] = frozenset()
 
 
 def decided_ops(block: ir.Block) -> Iterator[ir.Operation]:

@@ -46,6 +46,7 @@ def ends_of(step: func.FuncOp, mesh: Mesh) -> Ends:
         _placement(step, type_, each, USED, mesh) if USED in each else before
         for type_, each, before in zip(step.type.inputs, given, stored, strict=True)
     ]
+    weights = {port.index for port in arguments(step) if port.role == "parameter"}
     by_name = {port.name: stored[port.index] for port in arguments(step) if port.name}
     leaving = [
         by_name[port.name]
@@ -53,7 +54,7 @@ def ends_of(step: func.FuncOp, mesh: Mesh) -> Ends:
         else _placement(step, port.type, wanted[port.index], SHARDING, mesh)
         for port in results(step)
     ]
-    return Ends(tuple(stored), tuple(used), tuple(leaving))
+    return Ends(tuple(stored), tuple(used), tuple(leaving), frozenset(weights))
 
 
 def checked(op: ir.Operation, type_: ir.Type, attribute: ir.Attribute, mesh: Mesh) -> Placement:

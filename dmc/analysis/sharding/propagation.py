@@ -18,6 +18,7 @@ from dmc.analysis.sharding.choice import Choice, Operand, choose, movement_bytes
 from dmc.analysis.sharding.decisions import LOOP, Decision, Ends, is_decided, key_of, tensor_of
 from dmc.analysis.sharding.lookups import by_columns
 from dmc.analysis.sharding.pins import Pin
+from dmc.analysis.sharding.views import SOURCE, is_view, seen, seen_split
 from dmc.analysis.sharding.wishes import wishes_of
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement, replicated
@@ -37,10 +38,11 @@ def propagate(
     along some axes. Operations that produce splats (`is_splat`) have no decision: each use takes the part that it
     needs. Raises DmcError for tensors without a static shape.
     """
-    first = _Sweep(mesh, ends, fixed, pins, {})
+    first = _Sweep(mesh, ends, fixed, pins, {}, {})
     first.run(function)
-    wishes = wishes_of(tuple(first.decisions.values()), _returned(function, ends), fixed, pins)
-    second = _Sweep(mesh, ends, fixed, pins, wishes)
+    decisions = tuple(first.decisions.values())
+    wishes = wishes_of(decisions, _returned(function, ends), fixed, pins)
+    second = _Sweep(mesh, ends, fixed, pins, wishes, _ruled(decisions))
     second.run(function)
     (block,) = function.body.blocks
     return by_columns(tuple(second.decisions.values()), block, ends, mesh)
@@ -52,6 +54,15 @@ def _returned(function: func.FuncOp, ends: Ends) -> list[tuple[ir.Value, Placeme
     return [(value, placement) for value, placement in pairs if placement is not None]
 
 
+def _ruled(decisions: Sequence[Decision]) -> dict[ir.Value, list[Placement]]:
+    """The placements in which operations need values because a rule of the plan splits a weight."""
+    needed: dict[ir.Value, list[Placement]] = {}
+    for each in decisions:
+        for i, _ in each.loops.read() if each.choice.is_ruled else ():
+            needed.setdefault(each.op.operands[i], []).append(each.loops.operand(i, each.choice.split))
+    return needed
+
+
 @dataclass
 class _Sweep:
     mesh: Mesh
@@ -59,16 +70,23 @@ class _Sweep:
     fixed: Mapping[ir.Value, Sequence[Placement]]
     pins: Mapping[ir.Value, Pin]
     wishes: Mapping[ir.Value, Placement]
+    # Placements in which values will be there, whatever else is decided.
+    brought: Mapping[ir.Value, Sequence[Placement]]
     placements: dict[ir.Value, list[Placement]] = field(default_factory=dict)
     # Loop-carried values whose placement is not known yet: whether a splat, and of zeros.
     undecided: dict[ir.Value, bool] = field(default_factory=dict)
     decisions: dict[ir.Value, Decision] = field(default_factory=dict)
+    # Weights, cast or turned, and the axes along which a rule of the plan splits them.
+    ruled: dict[ir.Value, frozenset[str]] = field(default_factory=dict)
 
     def run(self, function: func.FuncOp) -> None:
         (block,) = function.body.blocks
-        for argument, stored, used in zip(block.arguments, self.ends.arguments, self.ends.used, strict=True):
+        every = zip(block.arguments, self.ends.arguments, self.ends.used, strict=True)
+        for i, (argument, stored, used) in enumerate(every):
             if stored is not None:
                 self.placements[argument] = [stored] if used in (None, stored) else [used, stored]
+            if stored is not None and i in self.ends.weights:
+                self.ruled[argument] = frozenset(self.placements[argument][0].axes)
         self.block(block)
 
     def block(self, block: ir.Block) -> None:
@@ -104,6 +122,10 @@ class _Sweep:
         self.decisions[key_of(op)] = Decision(op, loops, choice, made, kept)
         for i, first, last in zip(tensors, made, kept, strict=True):
             self.placements[op.results[i]] = [last] if first == last else [last, first]
+        for result in op.results:
+            for placement in self.brought.get(result, ()):
+                self.is_there(result, placement)
+        self.follow_weight(op, loops)
 
     def operand(self, value: ir.Value) -> Operand | None:
         tensor = tensor_of(value, self.mesh)
@@ -112,13 +134,36 @@ class _Sweep:
         if value in self.undecided:
             return Operand(tensor, (), is_splat=True, is_zero=self.undecided[value])
         splat = is_splat(value)
-        placements = () if splat else tuple(self.placements[value])
-        return Operand(tensor, placements, splat, splat and is_zero(value))
+        placements = () if splat else tuple(self.available(value))
+        return Operand(tensor, placements, splat, splat and is_zero(value), self.ruled.get(value, frozenset()))
+
+    def follow_weight(self, op: ir.Operation, loops: Loops) -> None:
+        """What is computed of a weight alone, such as its narrow copy, is split as it is."""
+        read = [op.operands[i] for i, _ in loops.read()]
+        if len(read) == len(op.results) == 1 and read[0] in self.ruled:
+            still = self.placements[op.results[0]][0].axes
+            self.ruled[op.results[0]] = self.ruled[read[0]] & frozenset(still)
+
+    def available(self, value: ir.Value) -> Sequence[Placement]:
+        """A value's placements, and those in which it is a view of what is there."""
+        own, op = self.placements[value], value.owner
+        if isinstance(op, ir.Block) or not is_view(op.operation) or op.operands[SOURCE] not in self.placements:
+            return own
+        loops = loops_of(op.operation)
+        views = (seen(loops, each, self.mesh) for each in self.available(op.operands[SOURCE]))
+        return list(dict.fromkeys((*own, *(each for each in views if each is not None))))
 
     def is_there(self, value: ir.Value, placement: Placement) -> None:
-        there = self.placements.get(value)
-        if there is not None and placement not in there:
-            there.append(placement)
+        """A value is brought into a placement; so is what it is a view of."""
+        there, op = self.placements.get(value), value.owner
+        if there is None or placement in there:
+            return
+        there.append(placement)
+        if not isinstance(op, ir.Block) and is_view(op.operation):
+            loops = loops_of(op.operation)
+            split = seen_split(loops, placement, self.mesh)
+            if split is not None:
+                self.is_there(op.operands[SOURCE], loops.operand(SOURCE, split))
 
     def pinned(self, value: ir.Value, made: Placement) -> Placement:
         return self.pins[value].of(made) if value in self.pins else made

@@ -4,8 +4,8 @@ Runs of occurrences are sorted first; an occurrence's place in the whole is the 
 bisection (as ranks are for merging in Satish, Harris and Garland, "Designing efficient sorting algorithms for manycore
 GPUs", 2009).
 
-`c` is an `EmbeddingShape`. An occurrence that counts for no row (out of range, or padding) sorts behind all others. Of a
-part of a table, `first` points to the place of its first row in the whole; otherwise it is not read.
+`c` is an `EmbeddingShape`. An occurrence that counts for no row (out of range, or padding) sorts behind all others. Of
+a part of a table, `first` points to the place of its first row in the whole; otherwise it is not read.
 """
 
 import triton

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from dmc import dialect as dm
 from dmc._mlir import ir, tensor
-from dmc.analysis.kernels.casts import NARROW, WIDEN, is_cast
+from dmc.analysis.kernels.casts import NARROW, WIDEN, is_addition, is_cast
 from dmc.dialect.plan import type_bytes
 from dmc.passes.base import Pass
+from dmc.passes.shared.loops import PARALLEL, loops
 from dmc.walk import listed
 
 _SUMS = (dm.AllReduceOp.OPERATION_NAME, dm.ReduceScatterOp.OPERATION_NAME)
@@ -27,10 +28,15 @@ class NarrowCollectives(Pass):
     product sums over the whole batch; since NCCL rounds after each addition, sums over more than `most_ranks` ranks
     stay wide. So do small values, such as gradients of biases, which share a bucket and the kernels that read it with
     others.
+
+    `all_reduce(extf(%x) + extf(%y))` becomes `extf(all_reduce(truncf(extf(%x) + extf(%y))))`: the gradients that
+    several products give their common factor under tensor parallelism are added, rounded as each of them is, and moved,
+    as in Megatron-LM; with `widened_sums=false` they move wide.
     """
 
     name = "dm-narrow-collectives"
     most_ranks: int = 8
+    widened_sums: bool = True
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError where a rule of the dialect does not hold."""
@@ -40,6 +46,8 @@ class NarrowCollectives(Pass):
             _narrow_before(op)
         for op in [op for op in listed(module.operation) if op.name in (*_SUMS, *_MOVES) and _is_large(op)]:
             if op.name in _MOVES or symbols.group_size(op.opview.group) <= self.most_ranks:
+                if self.widened_sums and op.name in _SUMS:
+                    _round_before(op)
                 _widen_behind(op)
 
 
@@ -58,6 +66,43 @@ def _widen_behind(op: ir.Operation) -> None:
         op.results[0].replace_all_uses_with(_cast(cast, moved, op.results[0].type))
     op.erase()
     _erase_unread(cast)
+
+
+def _round_before(op: ir.Operation) -> None:
+    """`move(widen(x) + widen(y))` becomes `move(widen(narrow(widen(x) + widen(y))))`."""
+    total = op.operands[0]
+    cast = _widening_of(total)
+    if cast is None or cast.results[0] == total:
+        return
+    with op.location, ir.InsertionPoint(op):
+        rounded = _narrowed(total, ir.RankedTensorType(cast.operands[0].type).element_type)
+        op.operands[0] = _cast(cast, rounded, ir.RankedTensorType(total.type))
+
+
+def _narrowed(value: ir.Value, element: ir.Type) -> ir.Value:
+    shape = list(ir.RankedTensorType(value.type).shape)
+    place = [ir.AffineDimExpr.get(dim) for dim in range(len(shape))]
+
+    def body(wide: ir.Value, _: ir.Value) -> ir.Value:
+        return ir.Operation.create(NARROW, [element], [wide]).results[0]
+
+    empty = tensor.empty(shape, element)
+    return loops([value, empty], [place, place], [PARALLEL] * len(shape), body).results[0]
+
+
+def _widening_of(value: ir.Value) -> ir.Operation | None:
+    """A cast from the one narrow type from which all summands of a value are widened."""
+    if isinstance(value.owner, ir.Block):
+        return None
+    op = value.owner.operation
+    if is_cast(op, WIDEN):
+        return op
+    if not is_addition(op):
+        return None
+    found = [_widening_of(operand) for operand in list(op.operands)[:-1]]
+    casts = [each for each in found if each is not None]
+    types = {str(ir.RankedTensorType(each.operands[0].type).element_type) for each in casts}
+    return casts[0] if len(types) == 1 and len(casts) == len(found) else None
 
 
 def _narrow_before(op: ir.Operation) -> None:

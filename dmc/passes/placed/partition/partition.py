@@ -15,10 +15,11 @@ from dmc.analysis.loops.splats import is_splat
 from dmc.analysis.sharding import attributes as sharding_attributes
 from dmc.analysis.sharding.decisions import LOOP, Decision, Ends, key_of
 from dmc.analysis.sharding.ends import SHARDING, USED, ends_of, find_mesh, has_mesh
+from dmc.analysis.sharding.views import is_view
 from dmc.dialect.placements import sharding_of
 from dmc.passes.base import Pass
 from dmc.passes.placed.partition.composites import Parts, with_places
-from dmc.passes.placed.partition.versions import Versions
+from dmc.passes.placed.partition.versions import Versions, View
 from dmc.passes.placed.partition.vocabulary import look_up
 from dmc.passes.shared.local_ops import iota_of, localise, read_places, retype
 from dmc.placement.placement import Placement, replicated
@@ -99,7 +100,7 @@ class _Body:
 
     def op(self, op: ir.Operation) -> None:
         decision = self.decisions[key_of(op)]
-        loops, split = decision.loops, decision.choice.split
+        loops, split, given = decision.loops, decision.choice.split, tuple(op.operands)
         for inner, i in list(captured(op)) if len(op.regions) else ():
             value = inner.operands[i]
             inner.operands[i] = self.versions.get(value, replicated(value.type.rank))
@@ -118,8 +119,10 @@ class _Body:
         localise(op, decision)
         if op.name == dm.CompositeOp.OPERATION_NAME:
             self.parts.take(op, decision)
+        if is_view(op):
+            self.versions.views[op.results[0]] = View(loops, given)
         for result, kept in zip(tensors, decision.kept, strict=True):
-            self.versions.get(result, kept)
+            self.versions.kept(result, kept)
 
     def numbered(self, op: ir.Operation, decision: Decision) -> ir.Operation:
         """A composite that also takes the indices of a rank's iterations, if it needs them."""
