@@ -17,6 +17,7 @@ from dmc.observer import Observer
 from dmc.passes.base import Element, PassManagerOptions, run_passes
 from dmc.passes.placed.exchange_sums import ExchangeSums
 from dmc.passes.placed.fold_collectives import FoldCollectives
+from dmc.passes.placed.gather_again import GatherAgain
 from dmc.passes.placed.isolate_draws import IsolateDraws
 from dmc.passes.placed.lower_reshard import LowerReshard
 from dmc.passes.placed.narrow_collectives import NarrowCollectives
@@ -72,6 +73,7 @@ STAGES = (
             FoldCollectives(),
             NarrowCollectives(),
             ExchangeSums(),
+            GatherAgain(),
         ),
     ),
     Stage(

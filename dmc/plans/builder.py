@@ -48,7 +48,8 @@ class Recipe:
         """Splits dimension 0 of every input over `axis`, and with ZeRO (Rajbhandari et al. 2020, section 5) state too.
 
         zero=1 splits the optimizer state; 2 also the reduced gradients and, between steps, trained parameters, which a
-        step gathers once and keeps for the backward pass; 3 also those that are not trained.
+        step gathers once and keeps for the backward pass; 3 also those that are not trained,
+        and each pass gathers what is large for itself.
         With `accumulate`, each micro-batch is split. Several axes may be data parallel.
         """
         if zero not in STAGES:

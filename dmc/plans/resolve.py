@@ -14,7 +14,7 @@ from dmc.plans.patterns import find
 from dmc.plans.resolved import ResolvedPlan
 from dmc.plans.rules import DataParallel, ExpertParallel, Megatron, Replicate, ReplicateInput, Rule, Shard, ShardInput
 from dmc.plans.tensors import InputPlan, TensorPlan
-from dmc.plans.zero import FROZEN, GRADIENT, OPTIMIZER, PARAMETER, split_from_stage
+from dmc.plans.zero import FROZEN, GRADIENT, OPTIMIZER, PARAMETER, is_freed, split_from_stage
 from dmc.runtime.signature import StateSpec, TensorSpec
 
 _STATE = "parameter or buffer"
@@ -91,12 +91,14 @@ def _trained(plan: Plan, spec: StateSpec, used: Layout, data: Sequence[DataParal
         return split_from_stage(used, spec.shape, plan.mesh, data, stage)
 
     stored = used if kept else split(FROZEN if spec.role == "frozen" else PARAMETER)
+    freed = is_freed(stored, used, data)
     if spec.role == "frozen":
-        return TensorPlan(spec, stored, used, kept=kept)
+        return TensorPlan(spec, stored, used, kept=kept, is_freed=freed)
     own = {use.axis for use in used.splits}
     # Along an axis that splits the tensor itself, each rank's piece meets the data of all ranks.
     partial = tuple(AxisUse(rule.axis, rule=str(rule)) for rule in data if rule.axis not in own)
-    return TensorPlan(spec, stored, used, replace(used, partial=partial), split(GRADIENT), split(OPTIMIZER), kept)
+    gradient, reduced, optimizer = replace(used, partial=partial), split(GRADIENT), split(OPTIMIZER)
+    return TensorPlan(spec, stored, used, gradient, reduced, optimizer, kept, freed)
 
 
 def _inputs(plan: Plan, specs: Mapping[str, TensorSpec], accumulate: int) -> dict[str, InputPlan]:

@@ -19,7 +19,7 @@ class TensorPlan:
     stored: between steps. used: in forward and backward (stages 2 and 3 of ZeRO gather). gradient: as backward leaves
     it, a partial sum over the data axes. reduced: after the reduction. optimizer: its state, and the update; then
     `stored` again (stage 1 gathers). The last three are None for untrained tensors. kept: the `replicate` rule that
-    keeps the tensor whole, or "".
+    keeps the tensor whole, or "". is_freed: what is gathered is freed after each pass, and gathered again (stage 3).
     """
 
     spec: StateSpec
@@ -29,6 +29,7 @@ class TensorPlan:
     reduced: Layout | None = None
     optimizer: Layout | None = None
     kept: str = ""
+    is_freed: bool = False
 
     @property
     def rules(self) -> tuple[str, ...]:

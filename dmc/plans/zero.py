@@ -15,6 +15,16 @@ from dmc.plans.rules import DataParallel
 OPTIMIZER, GRADIENT, PARAMETER, FROZEN = 1, 2, 2, 3
 
 
+# The first stage that gathers a weight for each pass that reads it.
+FREED = 3
+
+
+def is_freed(stored: Layout, used: Layout, rules: Sequence[DataParallel]) -> bool:
+    """Whether what is stored in pieces is gathered for each pass: over the axis of a rule of stage 3."""
+    gathered = {use.axis for use in stored.splits} - {use.axis for use in used.splits}
+    return any(rule.zero >= FREED and rule.axis in gathered for rule in rules)
+
+
 def split_from_stage(
     layout: Layout, shape: Sequence[int], mesh: Mesh, rules: Sequence[DataParallel], stage: int
 ) -> Layout:

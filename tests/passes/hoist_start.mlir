@@ -173,3 +173,22 @@ func.func @step(%x: tensor<8xf32>, %m: tensor<8xf32>) -> (tensor<8xf32>, tensor<
   %e = "dm.kernel"(%f) {body = @e, bytes = 64 : i64} : (tensor<8xf32>) -> tensor<8xf32>
   return %e, %z : tensor<8xf32>, tensor<8xf32>
 }
+
+// -----
+
+// What is gathered in time stays where it is; the start behind it does not pass it.
+// CHECK-LABEL: func.func @step
+// CHECK-NEXT: "dm.kernel"
+// CHECK-NEXT: %[[S:[^:]+]]:2 = "dm.start"
+// CHECK: "dm.wait"(%[[S]]#0)
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%x: tensor<8xf32>, %w: tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %f = "dm.kernel"(%x) {body = @f, bytes = 64 : i64, dm.label = "f"} : (tensor<8xf32>) -> tensor<8xf32>
+  %h0, %t0 = "dm.start"(%w) ({
+  ^bb0(%a: tensor<4xf32>):
+    %r = "dm.all_gather"(%a) {dim = 0 : i64, dm.in_time = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<4xf32>) -> tensor<8xf32>
+    "dm.yield"(%r) : (tensor<8xf32>) -> ()
+  }) {queue = #dm.queue<"comm">, instance = 0 : i64, operandSegmentSizes = array<i32: 1, 0>} : (tensor<4xf32>) -> (!dm.handle<tensor<8xf32>>, !dm.token)
+  %y0 = "dm.wait"(%h0) : (!dm.handle<tensor<8xf32>>) -> tensor<8xf32>
+  return %f, %y0 : tensor<8xf32>, tensor<8xf32>
+}

@@ -14,6 +14,8 @@ from dmc.runtime.signature import Signature
 from dmc.step_function import arguments, find_step
 
 SYMBOL = "mesh"
+# On an argument of `@step`: a weight that is freed after each pass that reads it.
+FREED = "dm.freed"
 
 
 def write_plan(module: ir.Module, plan: ResolvedPlan, signature: Signature, device: str) -> None:
@@ -21,17 +23,18 @@ def write_plan(module: ir.Module, plan: ResolvedPlan, signature: Signature, devi
     step.
 
     `@step(%w {dm.name = "w"})` under ZeRO of stage 2 becomes `@step(%w {dm.name = "w", dm.sharding = [dp, -], dm.used =
-    [-, -]})`. What the plan does not place (learning rates, the guard) gets no attribute: it is replicated. `device` is
-    the kind of device of a rank ("cpu", "cuda").
+    [-, -]})`, under stage 3 also `dm.freed`. What the plan does not place (learning rates, the guard) gets no
+    attribute: it is replicated. `device` is the kind of device of a rank ("cpu", "cuda").
     """
     _declare(module, plan.mesh, device)
     stored = {spec.name: plan.state_layout(spec).placement() for spec in signature.state}
     stored |= {name: each.layout.placement() for name, each in plan.inputs.items()}
     used = {name: each.used.placement() for name, each in plan.tensors.items()}
+    freed = {name for name, each in plan.tensors.items() if each.is_freed}
     step = find_step(module)
     with module.context:
         given = zip(arguments(step), step.arg_attrs, strict=True)
-        placed = [_placed(own, stored.get(port.name), used.get(port.name)) for port, own in given]
+        placed = [_placed(own, stored.get(port.name), used.get(port.name), port.name in freed) for port, own in given]
         step.operation.attributes["arg_attrs"] = ir.ArrayAttr.get(placed)
         write_pins(module, plan, SYMBOL)
 
@@ -43,11 +46,13 @@ def _declare(module: ir.Module, mesh: Mesh, device: str) -> None:
         dm.mesh(sym_name=SYMBOL, axes=mesh.axes, sizes=mesh.sizes, device=device, links=links)
 
 
-def _placed(own: ir.DictAttr, stored: Placement | None, used: Placement | None) -> ir.DictAttr:
+def _placed(own: ir.DictAttr, stored: Placement | None, used: Placement | None, is_freed: bool) -> ir.DictAttr:
     if stored is None:
         return own
     attributes = {each.name: each.attr for each in own}
     attributes[SHARDING] = sharding_of(stored, SYMBOL)
     if used not in (None, stored):
         attributes[USED] = sharding_of(used, SYMBOL)
+    if is_freed:
+        attributes[FREED] = ir.UnitAttr.get()
     return ir.DictAttr.get(attributes)

@@ -7,4 +7,5 @@
 * fold_collectives: pairs of collectives become one that moves fewer bytes
 * narrow_collectives: values move in the narrowest type they have
 * exchange_sums: large sums over ranks become movements that copy engines make, and additions
+* gather_again: what is gathered is not kept between two passes, but gathered for each
 """

@@ -10,7 +10,7 @@ from itertools import accumulate
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.storage.spaces import moves_state
-from dmc.passes.shared.starts import Lane, is_offloaded, lane_of
+from dmc.passes.shared.starts import IN_TIME, Lane, is_offloaded, lane_of
 
 # The new position of an operation: at that of the operation with this index, before (< 0) or after (> 0) it.
 Key = tuple[int, int]
@@ -75,7 +75,8 @@ def hoisted(order: Order, starts: bool) -> Moves:
     """Moves free operations that feed starts, and with `starts` these too, to just after the producers of their
     operands.
 
-    The starts of one lane keep their order. What waits in host memory does not return earlier: it would not have left.
+    The starts of one lane keep their order. What is gathered in time is not gathered earlier, and what waits in host
+    memory does not return earlier: it would not have left.
     """
     keys: list[Key] = []
     stopped: dict[int, int] = {}
@@ -84,7 +85,7 @@ def hoisted(order: Order, starts: bool) -> Moves:
     for i, is_feeding in enumerate(_feeding(order)):
         op = order.ops[i]
         is_start = isinstance(op.opview, dm.StartOp)
-        if not is_feeding or (is_start and (not starts or _returns(op))):
+        if not is_feeding or (is_start and (not starts or _stays(op))):
             keys.append((i, 0))
             continue
         anchors = order.makers(op)
@@ -139,9 +140,11 @@ def _sinking(order: Order) -> list[bool]:
     return sinking
 
 
-def _returns(start: ir.Operation) -> bool:
-    """Whether a start moves back what waits in host memory."""
+def _stays(start: ir.Operation) -> bool:
+    """Whether a start stands where it is: it is in time, or moves back what waits in host memory."""
     given = start.opview.input
+    if IN_TIME in dm.movement_of(start.opview).operation.attributes:
+        return True
     return given is not None and (is_offloaded(given) or moves_state(start.opview))
 
 

@@ -9,6 +9,9 @@ from dmc._mlir import ir
 from dmc.errors import DmcError
 from dmc.program import DEVICE
 
+# On a movement: it is started where it stands, shortly before its result is read, and by dm-schedule alone earlier.
+IN_TIME = "dm.in_time"
+
 # The queue of a movement and, for queue comm, its communicator: work on one lane runs in the order of issue.
 Lane = tuple[str, str]
 

@@ -10,6 +10,7 @@ from dmc import dialect as dm
 from dmc._mlir import ir, linalg, tensor
 from dmc.dialect.labels import label_of, put_label
 from dmc.passes.base import Pass
+from dmc.passes.shared.starts import IN_TIME
 from dmc.walk import listed
 
 
@@ -44,6 +45,8 @@ def _flatten(op: ir.Operation, symbols: dm.Symbols) -> None:
     with op.location, ir.InsertionPoint(op):
         made, result = _RULES[op.name](op.opview, symbols.group_size(op.opview.group))
     put_label(made, label_of(op))
+    if IN_TIME in op.attributes:
+        made.attributes[IN_TIME] = op.attributes[IN_TIME]
     op.results[0].replace_all_uses_with(result)
     op.erase()
 
