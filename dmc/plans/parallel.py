@@ -27,8 +27,8 @@ def zero2(axis: str = "dp") -> Recipe:
 def zero3(axis: str = "dp") -> Recipe:
     """Data parallel with optimizer state, gradients and all parameters split (ZeRO stage 3, fully sharded).
 
-    Like `zero2`, but a weight of 1 MiB or more is gathered shortly before the forward pass reads it, freed, and gathered
-    again for the backward pass, in each micro-batch; parameters that are not trained are split as well.
+    Like `zero2`, but a weight of 1 MiB or more is gathered shortly before the forward pass reads it, freed, and
+    gathered again for the backward pass, in each micro-batch; parameters that are not trained are split as well.
     """
     return recipe("zero3").data_parallel(axis, zero=3)
 
