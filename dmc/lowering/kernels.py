@@ -31,6 +31,7 @@ from dmc.lowering.panel_loops import misread_panels
 from dmc.lowering.panels import pack_panels
 from dmc.lowering.rounding import keep_rounding
 from dmc.lowering.separate import separate_operations
+from dmc.lowering.small_numbers import keep_small_numbers
 from dmc.lowering.transposes import isolate_transposes, separate_transposes
 from dmc.step_function import functions, symbol
 from dmc.target import CPU, Target
@@ -219,6 +220,7 @@ def _kernel_module(
         split_deep_products(kernels)
         keep_rounding(kernels)
         overflow_powers(kernels)
+        keep_small_numbers(kernels)
         pack_panels(kernels, without_panels)
     read_constant_terms(kernels)
     isolate_transposes(kernels)

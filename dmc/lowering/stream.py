@@ -19,6 +19,7 @@ from dmc.lowering.panel_packing import with_packing_tiles
 from dmc.lowering.stream_collectives import rendezvous_code
 from dmc.lowering.stream_regions import Item, Local, Region, Regions, Rendezvous, regions_of
 from dmc.lowering.stream_text import Arena, Bound, Text, indented, span
+from dmc.lowering.subnormals import with_subnormals
 from dmc.program import Job, Launch
 from dmc.program.code import Place
 from dmc.program.contract import breach, check_contracts
@@ -49,6 +50,7 @@ def _compiled(job: Job, code: CodeLibrary, target: Target) -> Executable:
     if target.name == CPU.name:
         cores = os.cpu_count() or 1
         text = with_tiles(with_panel_loops(with_packing_tiles(with_used_features(text)), cores), cores)
+        text = with_subnormals(text)
         if is_marked(text):
             raise DmcError("target 'cpu'", "a product would read panels as a matrix", hint="please report the model")
     statistics = {"dispatches": text.count("stream.cmd.dispatch ")}

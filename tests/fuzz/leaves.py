@@ -1,4 +1,5 @@
-"""Draws what a program starts from: numbers that floats hold exactly, sometimes with NaN, infinities and extremes."""
+"""Draws what a program starts from: numbers that floats hold exactly, sometimes with NaN, infinities, subnormal numbers
+and extremes."""
 
 from __future__ import annotations
 
@@ -11,6 +12,12 @@ Shape = tuple[int, ...]
 SIZES = (1, 2, 2, 3, 3, 4, 4, 5)
 FLOATS: tuple[Number, ...] = (-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0)
 SPECIALS: tuple[Number, ...] = (float("nan"), float("inf"), float("-inf"), -0.0)
+# The smallest number, subnormal ones, and the smallest normal one.
+SMALL: dict[str, tuple[Number, ...]] = {
+    "float32": (2.0**-149, -3 * 2.0**-140, 2.0**-127, 2.0**-126),
+    "bfloat16": (2.0**-133, -3 * 2.0**-132, 2.0**-127, 2.0**-126),
+    "float16": (2.0**-24, -3 * 2.0**-20, 2.0**-15, 2.0**-14),
+}
 INTS: tuple[Number, ...] = (-7, -3, -2, -1, 0, 1, 2, 3, 5, 8)
 EXTREMES: dict[str, tuple[Number, ...]] = {
     "int8": (-128, 127, 100),
@@ -85,4 +92,4 @@ def _palette(dtype: str, choose: Choose) -> tuple[Number, ...]:
         case "int8" | "int32" | "int64":
             return INTS + (EXTREMES[dtype] if not choose(3) else ())
         case _:
-            return FLOATS + (SPECIALS if not choose(7) else ())
+            return FLOATS + (SPECIALS if not choose(7) else ()) + (SMALL[dtype] if not choose(7) else ())

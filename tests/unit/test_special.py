@@ -33,8 +33,25 @@ def test_gamma(function: Any) -> None:
     _same_values(function, ODD)
 
 
-def test_gamma_far_below() -> None:
-    _same_values(torch.lgamma, torch.tensor(-INF))
+def test_gamma_far_from_zero() -> None:
+    """Every large number is whole: a pole, if it is negative."""
+    far = torch.tensor([1e20, 3e38, 2.0**24 + 2, 2.0**23 + 1, 1e10, 9e37])
+    _same_values(torch.lgamma, torch.cat([far, -far, torch.tensor([-INF])]))
+    _same_values(torch.digamma, torch.cat([far, -far, torch.tensor([-INF])]))
+
+
+def test_gamma_at_its_zeros_and_near_its_pole() -> None:
+    x = torch.cat([torch.linspace(0.5, 9.0, 1701), 1.0 + torch.logspace(-7, -2, 30), torch.logspace(-45, -1, 90)])
+    own, right = special.OWN[aten.lgamma.default](x), torch.lgamma(x.double())
+    assert bool(((own - right).abs() <= 5e-7 * right.abs()).all())
+
+
+def test_polygamma_between_poles_and_far_away() -> None:
+    """At half a negative number two large terms cancel; far away powers are subnormal before the result is."""
+    x = torch.tensor([-4.5, -20.5, -103.5, -88.25, 1e9, 1e7])
+    for order in (2, 4):
+        own, right = special.OWN[aten.polygamma.default](order, x), torch.polygamma(order, x.double())
+        assert bool(((own - right).abs() <= 1e-5 * right.abs()).all())
 
 
 def test_the_slope_of_digamma_anywhere() -> None:
@@ -69,6 +86,16 @@ def test_bessel_functions(function: Any) -> None:
 def test_the_scaled_error_function() -> None:
     assert_decomposes(torch.special.erfcx, torch.cat([torch.linspace(-3.0, 60.0, 501), torch.tensor([1e6, 1e-30])]))
     _same_values(torch.special.erfcx, torch.tensor([-8.0, -20.0, 0.0, INF, -INF, NAN]))
+    most = torch.tensor(torch.finfo(torch.float32).max)
+    assert approximated.OWN[aten.special_erfcx.default](most).item() == pytest.approx(0.5641896 / most.item(), rel=1e-4)
+
+
+def test_tails_of_the_normal_distribution() -> None:
+    x = torch.linspace(-8.0, 8.0, 401)
+    # Eager's own has no digits left below.
+    own, right = approximated.OWN[aten.special_ndtr.default](x), 0.5 * torch.erfc(-x.double() / math.sqrt(2.0))
+    assert bool(((own - right).abs() <= 2e-5 * right).all())
+    _same_values(torch.special.ndtr, torch.tensor([0.0, 20.0, -20.0, INF, -INF, NAN]))
 
 
 def test_what_the_error_function_lacks() -> None:
@@ -96,6 +123,8 @@ def test_fractions_and_exponents() -> None:
     positive = torch.cat([torch.logspace(-44, 38, 300), torch.tensor([0.5, 1.0, 2.0, 3.4e38])])
     each = torch.cat([positive, -positive, torch.tensor([0.0, -0.0, INF, -INF, NAN])])
     assert_decomposes(lambda x: tuple(torch.frexp(x)), each, rtol=0.0)
+    narrow = torch.tensor([2.0**-24, 3 * 2.0**-20, 1e-4, 0.3, 65504.0, -(2.0**-24)], dtype=torch.float16)
+    assert_decomposes(lambda x: tuple(torch.frexp(x)), narrow, rtol=0.0)
 
 
 @pytest.mark.parametrize("dim", [0, 1])

@@ -21,6 +21,8 @@ _FAR = 8.0
 _ERROR_SCALE = 3.75
 # What the error function lacks of one is zero in f32 from here on.
 _VANISHES = 12.0
+# Up to here the logarithm of the gamma function is (x - 1) (x - 2) times a polynomial, so that its zeros are exact.
+LGAMMA_NEAR_END = 3.0
 # Beyond it the normal distribution's tails begin; no positive number of f32 lies farther out than the second.
 _TAIL, _END = math.exp(-2.0), 15.0
 
@@ -78,6 +80,11 @@ def _ndtri_far(y: Tensor) -> Tensor:
     return torch.special.ndtri(torch.exp(-0.5 * root * root)) / root
 
 
+def _lgamma_near(y: Tensor) -> Tensor:
+    x = _between(y, 0.5, LGAMMA_NEAR_END)
+    return torch.lgamma(x) / ((x - 1.0) * (x - 2.0))
+
+
 def _between(y: Tensor, first: float, last: float) -> Tensor:
     return first + (last - first) * (y + 1.0) / 2.0
 
@@ -86,6 +93,7 @@ _I0E_NEAR, _I0E_FAR = _points(_i0e_near, 20), _points(_far(torch.special.i0e), 1
 _I1E_NEAR, _I1E_FAR = _points(_i1e_near, 20), _points(_far(torch.special.i1e), 10)
 _ERFCX = _points(_erfcx_scaled, 22)
 _NDTRI_NEAR, _NDTRI_FAR = _points(_ndtri_near, 14), _points(_ndtri_far, 18)
+_LGAMMA_NEAR = _points(_lgamma_near, 19)
 
 
 def _bessel(size: Tensor, near: Sequence[float], far: Sequence[float]) -> tuple[Tensor, Tensor]:
@@ -115,7 +123,8 @@ def _erfcx(x: Tensor) -> Tensor:
 
 def _erfcx_above(size: Tensor) -> Tensor:
     y = torch.where(size == math.inf, 1.0, (size - _ERROR_SCALE) / (size + _ERROR_SCALE))
-    return _series(y, _ERFCX) / (1.0 + 2.0 * size)
+    # Twice the largest number would be infinite.
+    return 0.5 * _series(y, _ERFCX) / (0.5 + size)
 
 
 def _erfc(x: Tensor) -> Tensor:
@@ -124,6 +133,12 @@ def _erfc(x: Tensor) -> Tensor:
     short = (size * 16.0).round() / 16.0
     tail = torch.exp(-short * short) * torch.exp((short - size) * (short + size)) * _erfcx_above(size)
     return torch.where(x < 0.0, 2.0 - tail, tail)
+
+
+def lgamma_near(x: Tensor) -> Tensor:
+    """The logarithm of the gamma function from one half to `LGAMMA_NEAR_END`."""
+    y = (x - 0.5) * (2.0 / (LGAMMA_NEAR_END - 0.5)) - 1.0
+    return (x - 1.0) * (x - 2.0) * _series(y, _LGAMMA_NEAR)
 
 
 def _ndtri(p: Tensor) -> Tensor:
@@ -143,6 +158,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.special_i1.default: widened(lambda x: torch.exp(x.abs()) * _i1e(x)),
     aten.special_i1e.default: widened(_i1e),
     aten.erfc.default: widened(_erfc),
+    aten.special_ndtr.default: widened(lambda x: 0.5 * _erfc(x * -math.sqrt(0.5))),
     aten.special_erfcx.default: widened(_erfcx),
     aten.special_ndtri.default: widened(_ndtri),
 }

@@ -112,6 +112,9 @@ def _softshrink(x: Tensor, width: float = 0.5) -> Tensor:
 
 def _frexp(x: Tensor) -> tuple[Tensor, Tensor]:
     """The fraction, in [0.5, 1), and the exponent: exact, by powers of two."""
+    if x.dtype in NARROW:
+        fraction, exponent = _frexp(x.float())
+        return fraction.to(x.dtype), exponent
     exponent = torch.zeros_like(x, dtype=torch.int32)
     for power in (64, 64, 32, 16, 8, 4, 2, 1):
         size = x.abs()

@@ -9,12 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dmc.importer.decompositions.approximated import LGAMMA_NEAR_END, lgamma_near
 from dmc.importer.decompositions.functions import widened
 from dmc.importer.decompositions.scalars import rounded
 
 aten = torch.ops.aten
 # From here on the series are exact in f32; so many terms lead there from zero.
 _SHIFT = 8
+# The sine of less is the number itself.
+_SMALL = 2.0**-20
 # The Bernoulli numbers of even index, from the second on.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730)
 # By which the inverse of the error function is approached: near zero, and near one (Giles, 2012, as in PyTorch).
@@ -37,21 +40,33 @@ def _lgamma(x: Tensor) -> Tensor:
     """Of a negative number by that of its reflection; infinite at zero and the negative integers."""
     below = x < 0.5
     z = torch.where(below, 1.0 - x, x)
-    product, large = torch.ones_like(z), z
-    for _ in range(_SHIFT):
-        small = large < _SHIFT
-        product, large = torch.where(small, product * large, product), torch.where(small, large + 1.0, large)
-    square = 1.0 / (large * large)
-    series = _polynomial(square, [each / (2 * i * (2 * i - 1)) for i, each in enumerate(_BERNOULLI[:4], 1)]) / large
-    value = (large - 0.5) * large.log() - large + 0.5 * math.log(2 * math.pi) + series - product.log()
-    value = torch.where(z == math.inf, math.inf, value)
-    turned = math.log(math.pi) - _sin_of_pi(x).abs().log() - value
+    value = torch.where(z < _SHIFT, _lgamma_by_recurrence(z), _lgamma_of_large(z))
+    # Of a small number, π times it would have few digits.
+    size = torch.where(x.abs() < _SMALL, x.abs(), _sin_of_pi(x).abs() / math.pi)
+    turned = torch.where(size == 0.0, math.inf, -size.log() - value)
     return torch.where(below, torch.where(x == -math.inf, math.inf, turned), value)
 
 
+def _lgamma_by_recurrence(z: Tensor) -> Tensor:
+    """Up to `_SHIFT`: all terms have one sign, so that nothing cancels."""
+    product = torch.ones_like(z)
+    for _ in range(_SHIFT - int(LGAMMA_NEAR_END)):
+        large, less = z >= LGAMMA_NEAR_END, z - 1.0
+        product, z = torch.where(large, product * less, product), torch.where(large, less, z)
+    return product.log() + lgamma_near(z)
+
+
+def _lgamma_of_large(z: Tensor) -> Tensor:
+    """Stirling's series. Its first product overflows only where the result does."""
+    square = 1.0 / (z * z)
+    series = _polynomial(square, [each / (2 * i * (2 * i - 1)) for i, each in enumerate(_BERNOULLI[:4], 1)]) / z
+    value = (z - 0.5) * (z.log() - 1.0) + (0.5 * math.log(2 * math.pi) - 0.5) + series
+    return torch.where(z == math.inf, math.inf, value)
+
+
 def _sin_of_pi(x: Tensor) -> Tensor:
-    # Whole numbers give zero, so that poles are infinite.
-    rest = x - 2.0 * torch.floor(0.5 * x + 0.5)
+    # Whole numbers give zero, so that poles are infinite. Exact, as the half of x is, however large.
+    rest = x - 2.0 * torch.round(0.5 * x)
     near = torch.where(rest > 0.5, 1.0 - rest, torch.where(rest < -0.5, -1.0 - rest, rest))
     return torch.sin(math.pi * near)
 
@@ -67,7 +82,7 @@ def _digamma(x: Tensor) -> Tensor:
     series = square * _polynomial(square, [each / (2 * i) for i, each in enumerate(_BERNOULLI[:4], 1)])
     value = large.log() - 0.5 / large - series - less
     # The cotangent of a whole number is none.
-    rest = x - torch.floor(x + 0.5)
+    rest = x - torch.round(x)
     turned = torch.where(rest == 0.0, math.nan, value - math.pi / torch.tan(math.pi * rest))
     return torch.where(below, turned, value)
 
@@ -103,8 +118,10 @@ def _zeta(s: int, x: Tensor) -> Tensor:
     # Exact, as 1 - r is: there x has no digits beyond those of r.
     rest = torch.where(below, x - torch.floor(x), x)
     other = torch.where(below, 1.0 - rest, 1.0)
-    before = _zeta_by_series(s, other) - _zeta_by_series(s, torch.where(below, 1.0 - x, 1.0))
-    total = _zeta_by_series(s, rest) + (-1.0) ** s * before
+    # At half a number the first two cancel, and leave the third.
+    beyond = torch.where(below, _zeta_by_series(s, torch.where(below, 1.0 - x, 1.0)), 0.0)
+    first = torch.where(below, _zeta_by_series(s, other), 0.0)
+    total = _zeta_by_series(s, rest) + (-1.0) ** s * first - (-1.0) ** s * beyond
     return torch.where((x <= 0.0) & (torch.floor(x) == x), math.inf, total)
 
 
@@ -114,12 +131,13 @@ def _zeta_by_series(s: int, x: Tensor) -> Tensor:
     for i in range(_SHIFT + 1):
         total = total + (x + i) ** -s
     a = x + (_SHIFT + 1)
-    total = total + a**-s * (a / (s - 1) + 0.5)
+    # Of large numbers the higher power vanishes before the sum does.
+    total = total + a ** (1 - s) / (s - 1) + 0.5 * a**-s
     factor = float(s)
     for i, bernoulli in enumerate(_BERNOULLI, 1):
         total = total + bernoulli / math.factorial(2 * i) * factor * a ** (1 - s - 2 * i)
         factor *= (s + 2 * i - 1) * (s + 2 * i)
-    return total
+    return torch.where(x == math.inf, math.nan, total)
 
 
 def _erfinv(y: Tensor) -> Tensor:
