@@ -158,7 +158,6 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.special_i1.default: widened(lambda x: torch.exp(x.abs()) * _i1e(x)),
     aten.special_i1e.default: widened(_i1e),
     aten.erfc.default: widened(_erfc),
-    aten.special_ndtr.default: widened(lambda x: 0.5 * _erfc(x * -math.sqrt(0.5))),
     aten.special_erfcx.default: widened(_erfcx),
     aten.special_ndtri.default: widened(_ndtri),
 }
