@@ -24,6 +24,7 @@ from dmc.kernels.jit.ahead_tiles import (
     store,
     stores_done,
     sum_of,
+    thread_barrier,
     tile,
 )
 from dmc.kernels.jit.attention_tiles import shift_of, shown
@@ -96,7 +97,7 @@ def _of_head(matrices, fixed, rooms, ready, bias, mask, member, dk, dv, slot, ph
             bits = _bits(mask, batch * c.heads + head, first_row, column_tile * TILE, c)
             dk, dv = warpgroup_mma_wait(1, deps=(dk, dv))
             # The last products of the step before are done, so their tiles may be replaced.
-            gl.thread_barrier()
+            thread_barrier()
             step = member * count + number
             new = step + c.stages - 1
             _copy(matrices, rooms, ready, before, new, (step > 0) & (new < count * c.groups), c)

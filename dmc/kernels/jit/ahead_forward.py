@@ -25,6 +25,7 @@ from dmc.kernels.jit.ahead_tiles import (
     store,
     stores_done,
     sum_of,
+    thread_barrier,
     tile,
 )
 from dmc.kernels.jit.attention_tiles import LN_2, place_of, shift_of, shown, tile_of_rows
@@ -93,7 +94,7 @@ def forward(q, k, v, bias, seed, draw, batches, heads, out, logsumexp, c: gl.con
             shift = shift_of(bias, batch, head, row[:, None], column, c)
             scores, accumulator, words = _awaited(scores, accumulator, seed, draw, first_draw, step * TILE, c)
             # The product before is done as well, so its tiles may be replaced.
-            gl.thread_barrier()
+            thread_barrier()
             new = step + c.stages - 1
             copy(k, v, rooms, ready, before, batch, head // c.groups, new, (step > 0) & (new < steps))
             scores = shown(scores, shift, row[:, None], column, masked, c)

@@ -27,6 +27,7 @@ from dmc.kernels.jit.ahead_tiles import (
     store,
     stores_done,
     sum_of,
+    thread_barrier,
     tile,
 )
 from dmc.kernels.jit.attention_tiles import LOG2_E, place_of, shift_of, shown, tile_of_rows
@@ -96,7 +97,7 @@ def rows(dout, q, k, v, bias, out, logsumexp, seed, draw, batches, heads, dq, nu
             shift = shift_of(bias, batch, head, row[:, None], column, c)
             scores, accumulator = warpgroup_mma_wait(1, deps=(scores, accumulator))
             # The last product of the step before is done, so its tiles may be replaced.
-            gl.thread_barrier()
+            thread_barrier()
             new = step + c.stages - 1
             copy(k, v, rooms, ready, before, batch, head // c.groups, new, (step > 0) & (new < steps))
             scores = shown(scores, shift, row[:, None], column, masked, c)

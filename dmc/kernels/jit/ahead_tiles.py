@@ -22,6 +22,8 @@ TILE = gl.constexpr(64)
 LAYOUT = gl.constexpr(gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16]))
 ROWS = gl.constexpr(gl.SliceLayout(1, LAYOUT.value))
 COLUMNS = gl.constexpr(gl.SliceLayout(0, LAYOUT.value))
+# Triton 3.6's name for it, which later versions lack.
+thread_barrier = gl.thread_barrier if hasattr(gl, "thread_barrier") else gl.barrier
 
 
 @constexpr_function
@@ -112,7 +114,7 @@ def columns_from(first):
 @jit
 def store(tensor, room, batch, head, row, value):
     """Begins to copy a tile to memory by way of `room`, shared memory that nothing reads any more."""
-    gl.thread_barrier()
+    thread_barrier()
     room.reshape(value.shape).store(value.to(tensor.dtype))
     fence_async_shared()
     tma.async_copy_shared_to_global(tensor, [batch, head, row, 0], room)
