@@ -102,9 +102,10 @@ def compile(
     observer: notified when stages begin and end, instead of any display (`dmc.observer.Observer`).
 
     Raises ImportFailure, naming operation, module and source line, for what cannot be compiled; PlanError for a plan
-    that does not fit the mesh or the model; DmcError for an unsupported optimizer, precision or target, and for a step
-    that needs more memory than the cap; ArtifactError for a processor that this machine does not have;
-    VerificationError for a step that differs from eager's, naming the stage that changed its meaning.
+    that does not fit the mesh or the model; DmcError for an unsupported optimizer, precision or target, for a GPU that
+    this machine does not have, before anything is compiled, and for a step that needs more memory than the cap;
+    ArtifactError for a processor that this machine does not have; VerificationError for a step that differs from
+    eager's, naming the stage that changed its meaning.
     """
     world, settings = world_from_environment(os.environ), RunSettings.of(os.environ)
     _check_here(target, executor, checked_mesh(mesh, plan), world)

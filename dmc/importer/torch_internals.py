@@ -31,8 +31,6 @@ from torch.utils.checkpoint import _checkpoint_hook
 
 Registry = dict[str, Any]
 REGISTRIES = ("_parameters", "_buffers")
-# Called by every `apply`, including one looked up early, as in `reverse = Reverse.apply`.
-FUNCTION_BASE = _SingleLevelFunction
 # What `torch.no_grad` and the like call, when they begin and end.
 SETS_GRADIENTS = torch._C._set_grad_enabled
 BATCH_NORM: Any = _BatchNorm
@@ -119,7 +117,7 @@ def has_hooks_after_accumulation(tensor: Tensor) -> bool:
 
 def apply(function: type[torch.autograd.Function], args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
     """What `function.apply` does once it has bound its arguments."""
-    return super(FUNCTION_BASE, function).apply(*args, **kwargs)
+    return super(_SingleLevelFunction, function).apply(*args, **kwargs)
 
 
 def argument_names(overload: OpOverload) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 * watch: records Python calls and writes
 * functions: what calls of PyTorch's functions become
+* applied: what an `autograd.Function` runs when it is applied
 * calls: `autograd.Function`s and hooks, kept for differentiation
 * gradients: gradients that a model takes itself
 * ctc: a loss that data would size

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.autograd.function import FunctionCtx
 from torch.fx.experimental import proxy_tensor
 from torch.utils import _pytree as pytree
 
@@ -20,7 +21,7 @@ from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
 from dmc.importer.composites.base import LIBRARY
 from dmc.importer.python.attributes import attributes_of
-from dmc.importer.torch_internals import apply, without_torch_functions
+from dmc.importer.torch_internals import apply, version, without_torch_functions
 
 # It may write its inputs.
 LIBRARY.define("python_call(Tensor(a!)[] inputs, int call) -> Tensor[]")
@@ -80,18 +81,35 @@ def _behind(node: fx.Node) -> AbstractContextManager[Any]:
     return node.graph.inserting_after(last[0])
 
 
-def noted_function(calls: PythonCalls, function: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
-    """Replaces `function.apply` while export traces."""
-    if proxy_tensor.get_proxy_mode() is None:  # Inside another function, which is recorded as a whole.
-        return apply(function, args, kwargs)
-    with proxy_tensor.disable_proxy_modes_tracing(), without_torch_functions():
-        result = apply(function, args, kwargs)
-    name = f"autograd.Function '{function.__name__}'"
+def noted_part(
+    calls: PythonCalls, function: type[torch.autograd.Function], name: str, part: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Replaces `function.forward`, and `setup_context`, where the function is applied while export traces."""
 
-    def replay(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return apply(function, args, kwargs)
+    def run(*args: Any) -> Any:
+        if proxy_tensor.get_proxy_mode() is None:  # Inside another function, which is recorded as a whole.
+            return part(*args)
+        with proxy_tensor.disable_proxy_modes_tracing(), without_torch_functions():
+            given = {id(each): version(each) for each in args if isinstance(each, Tensor)}
+            result = pytree.tree_map_only(Tensor, functools.partial(_returned, given), part(*args))
+        if name == "forward":
+            calls.note((f"autograd.Function '{function.__name__}'", replay), _arguments(args), result)
+        return result
 
-    return calls.note((name, replay), (args, kwargs), result)
+    def replay(*args: Any) -> Any:
+        return apply(function, args, {})
+
+    return run
+
+
+def _returned(given: Mapping[int, int], result: Tensor) -> Tensor:
+    """A result that is an argument, and not written, is a view of it. given: versions of arguments by identity."""
+    return result.view_as(result) if given.get(id(result)) == version(result) else result
+
+
+def _arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of `apply`: `forward` may take a context first."""
+    return args[1:] if args and isinstance(args[0], FunctionCtx) else args
 
 
 def noted_hook(calls: PythonCalls, tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -16,8 +17,9 @@ from torch.utils.checkpoint import CheckpointFunction
 
 from dmc.errors import ImportFailure
 from dmc.importer import origin
+from dmc.importer.python.applied import replacing_parts
 from dmc.importer.python.assigned import AssignedData
-from dmc.importer.python.calls import PythonCalls, noted_function
+from dmc.importer.python.calls import PythonCalls, noted_part
 from dmc.importer.python.gradients import (
     gradient_and_value,
     no_forward_mode,
@@ -27,7 +29,6 @@ from dmc.importer.python.known import KnownValues
 from dmc.importer.python.selected import Selections
 from dmc.importer.python.values import undecided
 from dmc.importer.torch_internals import (
-    FUNCTION_BASE,
     func_transforms,
     is_of_checkpoint,
     replacing_functions,
@@ -71,14 +72,9 @@ class Watch:
     @contextmanager
     def on_guard(self) -> Generator[None]:
         """Intercepts what the model does in this context."""
-
-        def apply(function: type[torch.autograd.Function], *args: Any, **kwargs: Any) -> Any:
-            if function is CheckpointFunction:
-                return self._recomputed(*args)
-            return noted_function(self.calls, function, *args, **kwargs)
-
         patches = (
-            mock.patch.object(FUNCTION_BASE, "apply", classmethod(apply), create=True),
+            mock.patch.object(CheckpointFunction, "apply", self._recomputed),
+            replacing_parts(partial(noted_part, self.calls)),
             mock.patch.object(saved_tensors_hooks, "__enter__", self._enter_saved(saved_tensors_hooks.__enter__)),
             mock.patch.object(saved_tensors_hooks, "__exit__", self._exit_saved(saved_tensors_hooks.__exit__)),
             mock.patch.object(torch.inference_mode, "__enter__", _enter_inference),
