@@ -51,6 +51,7 @@ class Device:
             get_elapsed_time=lambda begin, end: 2.0,
             function=SimpleNamespace(Module=lambda: module),
             Memory=Memory,
+            Device=lambda: SimpleNamespace(use=lambda: None, id=0),
             alloc_pinned_memory=Memory,
         )
 

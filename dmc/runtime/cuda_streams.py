@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Callable
 from functools import cached_property
 from itertools import chain
@@ -47,6 +48,7 @@ class CudaStreams:
     def __init__(self, cupy: Any, driver: Any) -> None:
         self._libraries = cupy, driver
         self._driver, self._cuda, self._runtime = driver, cupy.cuda, cupy.cuda.runtime
+        self._device, self._thread = cupy.cuda.Device(), threading.local()
         self._reported = Reported(cupy.cuda.runtime.CUDARuntimeError)
         self._streams: list[Any] = []
         self._entries: dict[tuple[str, str], Any] = {}
@@ -125,6 +127,12 @@ class CudaStreams:
     def peer_memory(self) -> PeerMemory:
         """What shares this device's memory with the other ranks of the host."""
         return PeerMemory(*self._libraries)
+
+    def use(self) -> None:
+        """Makes the device the calling thread's own, as it is that of the thread that opened it."""
+        if not hasattr(self._thread, "is_used"):
+            self._device.use()
+            self._thread.is_used = True
 
     @property
     def main(self) -> Any:

@@ -28,34 +28,45 @@ class HeldState:
     def wholes(self, indices: Sequence[int]) -> list[np.ndarray]:
         """Copies of whole tensors."""
         names = [self._specs[index].name for index in indices]
-        if self._peers is not None and any(self._ranks.spreads[name].is_split for name in names):
-            # A rank in the middle of a long step is not missing: only its code between steps is waited for.
-            self._session.read_state(self._counter)
-            self._peers.gather()
-        return [self.whole(index) for index in indices]
+        with self._session.lock:
+            if self._peers is not None and any(self._ranks.spreads[name].is_split for name in names):
+                # A rank in the middle of a long step is not missing: only its code between steps is waited for.
+                self._session.read_state(self._counter)
+                self._peers.gather()
+            return [self.whole(index) for index in indices]
 
     def whole(self, index: int) -> np.ndarray:
         """A copy of a whole tensor; all ranks ask for it."""
+        with self._session.lock:
+            return self._whole(index)
+
+    def _whole(self, index: int) -> np.ndarray:
         spread = self._ranks.spreads[self._specs[index].name]
         if self._ranks.is_all:
-            return spread.whole(lambda rank: self.part(index, rank))
+            return spread.whole(lambda rank: self._part(index, rank))
         if not spread.is_split:
             return self._session.read_state(index)
         assert isinstance(self._session, ReplaySession), "one of several processes"
         return spread.whole(self._session.gathered(index).__getitem__)
 
-    def part(self, index: int, rank: int) -> np.ndarray:
-        """A copy of a held rank's part."""
+    def parts(self, rank: int) -> list[np.ndarray]:
+        """Copies of a held rank's parts."""
+        with self._session.lock:
+            return [self._part(index, rank) for index in range(len(self._specs))]
+
+    def _part(self, index: int, rank: int) -> np.ndarray:
         return self._session.read_state(index * len(self._ranks.held) + self._ranks.held.index(rank))
 
     def own(self) -> list[np.ndarray]:
         """Copies of what this process holds: whole tensors, or the parts of its one rank."""
         read = self.whole if self._ranks.is_all else self._session.read_state
-        return [read(index) for index in range(len(self._specs))]
+        with self._session.lock:
+            return [read(index) for index in range(len(self._specs))]
 
     def differing(self) -> tuple[str, ...]:
         """The tensors whose replicas on two ranks are not bitwise equal."""
-        own = [self._digests(rank) for rank in self._ranks.held]
+        with self._session.lock:
+            own = [self._digests(rank) for rank in self._ranks.held]
         if self._peers is not None:
             texts = self._peers.store.exchange("replicas", " ".join(own[0]).encode())
             own = [text.decode().split() for text in texts]
@@ -67,5 +78,4 @@ class HeldState:
         return tuple(differing)
 
     def _digests(self, rank: int) -> list[str]:
-        parts = (self.part(index, rank) for index in range(len(self._specs)))
-        return [hashlib.sha256(part.tobytes()).hexdigest() for part in parts]
+        return [hashlib.sha256(part.tobytes()).hexdigest() for part in self.parts(rank)]

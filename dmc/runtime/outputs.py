@@ -43,15 +43,18 @@ class LazyArray:
 
     def is_ready(self) -> bool:
         """Whether the step is done, so that reading does not wait for it."""
-        return self._session is None or self._session.is_done(self._entry)
+        session = self._session
+        return session is None or session.is_done(self._entry)
 
     def numpy(self) -> np.ndarray:
         """The value, read-only, in host memory; waits for the step."""
+        # In this order: another thread may be reading it, too.
+        session, readings = self._session, self._readings
         if self._array is None:
-            assert self._session is not None, "released before it was read"
-            session, readings = self._session, self._readings
-            self._array = self._spread.whole(lambda rank: session.fetch(readings[rank], self._entry))
-            self._array.flags.writeable = False
+            assert session is not None, "released before it was read"
+            array = self._spread.whole(lambda rank: session.fetch(readings[rank], self._entry))
+            array.flags.writeable = False
+            self._array = array
             # The value is on the host: release the device memory and the step.
             self._readings, self._session = (), None
         return self._array

@@ -12,6 +12,7 @@ from dmc.runtime.calls import Calls
 from dmc.runtime.device import Device
 from dmc.runtime.planned_memory import Arenas, Flight, Places, PlannedReading, shared_arenas, tensor
 from dmc.runtime.signature import Signature
+from dmc.runtime.undisturbed import undisturbed
 from dmc.runtime.variant import Executable
 
 
@@ -41,10 +42,9 @@ class PlannedSession(Calls):
         self.signature = signature
         programs = [Executable(signature, job, module), *others]
         counts = [device_count(each.job) if device.kind == "cpu" else 1 for each in programs]
-        self._lanes = device.lanes(max(counts))
         super().__init__(device)
         for each, count in zip(programs, counts, strict=True):
-            self._load(each.code, self._lanes[:count])
+            self._load(each.code, device.lanes(count))
         self._state = Places(job.programs).of(signature.state)
         self._memory = shared_arenas(device, [each.job for each in programs])
         self._programs = [_Planned(device, each, self._memory) for each in programs]
@@ -61,33 +61,42 @@ class PlannedSession(Calls):
         Arrays match the program's signature; they may be reused as soon as this returns. Waits only for its call before
         the previous one. Raises DmcError if an earlier call has failed, or this one fails at the start.
         """
-        self._check()
-        own = self._programs[program]
-        flight = own.next()
-        self.wait(flight.entry)
-        flight.let_go()
-        flight.fill(own.inputs, [*controls, *batch])
-        flight.set_fences(self._steps)
-        flight.entry = self._call(program, flight.arguments)
-        return flight.entry, flight.readings(own.outputs)
+        with self.lock:
+            self._check()
+            own = self._programs[program]
+            flight = own.next()
+            self.wait(flight.entry)
+            with undisturbed:
+                # While this waited, a handler of a signal may have called the step, too.
+                self.wait(flight.entry)
+                flight.let_go()
+                flight.fill(own.inputs, [*controls, *batch])
+                flight.set_fences(self._steps)
+                flight.entry = self._call(program, flight.arguments)
+                return flight.entry, flight.readings(own.outputs)
 
     def read_state(self, index: int) -> np.ndarray:
         """A host copy of one state tensor after all queued steps; raises DmcError if one has failed."""
-        self._look()
-        rank, slot = self._state[index]
-        return tensor(self._first().memory, rank, slot).copy()
+        with self.lock:
+            self._look()
+            rank, slot = self._state[index]
+            return tensor(self._first().memory, rank, slot).copy()
 
     def write_state(self, arrays: Sequence[np.ndarray]) -> None:
         """Overwrites the whole state, in place, after all queued steps; raises DmcError if one has failed."""
-        self._drain()
-        self._first().fill(self._state, arrays)
-        for arena in self._memory.values():
-            arena.push()
+        with self.lock:
+            self._drain()
+            with undisturbed:
+                self._drain()
+                self._first().fill(self._state, arrays)
+                for arena in self._memory.values():
+                    arena.push()
 
     def memory(self) -> dict[tuple[int, str], np.ndarray]:
         """Copies of the arenas after all queued steps, by rank and space, for debugging."""
-        self._look()
-        return {where: arena.bytes.copy() for where, arena in self._first().memory.items()}
+        with self.lock:
+            self._look()
+            return {where: arena.bytes.copy() for where, arena in self._first().memory.items()}
 
     def _first(self) -> Flight:
         return self._programs[0].flights[0]
@@ -105,7 +114,7 @@ class PlannedSession(Calls):
             flight.release()
         self._programs.clear()
         self._memory.clear()
-        self._lanes.clear()
+        super()._release()
 
 
 class _Planned:

@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 
 from dmc.errors import DmcError
-from dmc.program import DEVICE, HOST, KEPT, Job, Program, Slot, Space
+from dmc.program import DEVICE, KEPT, Job
 from dmc.program.code import DeviceCode
 from dmc.program.profile import Timed
-from dmc.runtime.arrays import are_zeros, bytes_of
 from dmc.runtime.calls import Output
 from dmc.runtime.cuda_streams import CudaStreams
-from dmc.runtime.planned_memory import Places, PlannedReading, typed
+from dmc.runtime.planned_memory import Places, PlannedReading
+from dmc.runtime.replay_state import ReplayState
 from dmc.runtime.replayed import Capture, Flight, Replayed, slots_of
+from dmc.runtime.session import Session
 from dmc.runtime.signature import Signature
 from dmc.runtime.stamps import Stamps, own_ns
+from dmc.runtime.undisturbed import undisturbed
 from dmc.runtime.variant import Executable
 from dmc.runtime.world.peers import Peers
 from dmc.runtime.world.recorder import Unfinished
@@ -31,7 +33,7 @@ _QUEUED, _ROUNDS = 10, 5
 _PAUSE_S = 2e-5
 
 
-class ReplaySession:
+class ReplaySession(Session):
     """A loaded planned step on one GPU, with the interface of `PlannedSession`.
 
     The device arena, and pinned host memory for state that waits there, which all programs share, are allocated once,
@@ -59,12 +61,13 @@ class ReplaySession:
         same state, from number 1 on. Raises ArtifactError for a job that lacks tensors of its signature; DmcError where
         device memory is exhausted.
         """
+        super().__init__()
         rank = 0 if peers is None else peers.world.rank
         programs = [Executable(signature, job, code), *others]
         self._device, self._peers = device, peers
-        self._closed, self._rank = False, rank
-        self._last = 0
-        self._state = slots_of(Places([job.programs[rank]]), signature.state, *KEPT)
+        self._rank, self._last = rank, 0
+        self._programs: list[Replayed] = []
+        slots = slots_of(Places([job.programs[rank]]), signature.state, *KEPT)
         devices = [device]
         for number, each in enumerate(programs):
             devices += [device.beside()] if number else []
@@ -72,13 +75,13 @@ class ReplaySession:
             # The marks of a step of several ranks have a lane of their own.
             lanes = len(each.job.programs[rank].lanes) + (peers is not None)
             devices[-1].prepare(lanes, each.code, channels)
-        self._shared = self._allocated([each.job.programs[rank] for each in programs])
+        self._state = ReplayState(device, slots, [each.job.programs[rank] for each in programs])
+        self._open()
+        bases = self._state.addresses
         if peers is not None:
-            peers.share(device.peer_memory(), self._shared[DEVICE].ptr)
+            peers.share(device.peer_memory(), bases[DEVICE])
         self.write_state(state)
         self._capture: Capture = device.captured if is_captured else _as_is
-        self._programs: list[Replayed] = []
-        bases: dict[Space, int] = {space: arena.ptr for space, arena in self._shared.items()}
         for own, each in zip(devices, programs, strict=True):
             self._programs.append(Replayed(own, each, rank, bases, self._capture, peers is not None))
         if peers is not None:
@@ -93,43 +96,55 @@ class ReplaySession:
         Arrays match the program's signature; they may be reused as soon as this returns. Raises DmcError if the device
         fails.
         """
-        self._check()
-        if self._peers is not None:
-            self._peers.begin(self._last + 1)
-        own = self._programs[program]
-        flight = own.next()
-        if flight.done is not None:
-            self._wait_for(flight.done)
-        flight.let_go()
-        flight.fill((*controls, *batch))
-        flight.launch()
-        self._last += 1
-        flight.entry, flight.done = self._last, self._device.record(0, flight.done)
-        return self._last, flight.readings()
+        with self.lock:
+            self._check()
+            if self._peers is not None:
+                self._peers.begin(self._last + 1)
+            flight = self._programs[program].next()
+            if flight.done is not None:
+                self._wait_for(flight.done)
+            with undisturbed:
+                # While this waited, a handler of a signal may have called the step, too.
+                if flight.done is not None and not self._device.is_past(flight.done):
+                    self._wait_for(flight.done)
+                flight.let_go()
+                flight.fill((*controls, *batch))
+                flight.launch()
+                self._last += 1
+                flight.entry, flight.done = self._last, self._device.record(0, flight.done)
+                return self._last, flight.readings()
 
     def wait(self, entry: int) -> None:
         """Blocks until a step is done; raises DmcError if the device fails."""
-        self._check()
-        for flight in self._flights():
-            if flight.entry == entry and flight.done is not None:
-                self._wait_for(flight.done)
+        for event in self._events_of(entry):
+            self._wait_for(event)
 
     def is_done(self, entry: int) -> bool:
         """Whether a step is done; raises DmcError if the device fails."""
-        self._check()
-        events = [flight.done for flight in self._flights() if flight.entry == entry and flight.done is not None]
-        return all(map(self._device.is_past, events))
+        return all(map(self._device.is_past, self._events_of(entry)))
+
+    def _events_of(self, entry: int) -> list[Any]:
+        """What is signalled when a step is done."""
+        with self.lock:
+            self._check()
+            return [flight.done for flight in self._flights() if flight.entry == entry and flight.done is not None]
 
     def fetch(self, output: Output, entry: int) -> np.ndarray:
         """An output of a step, after waiting for it."""
         self.wait(entry)
-        return output.array()
+        with self.lock:
+            self._check()
+            return output.array()
 
     def read_state(self, index: int) -> np.ndarray:
         """A host copy of one state tensor after all queued steps."""
-        self._drain()
-        slot = self._state[index]
-        return typed(self._read(slot), slot)
+        with self.lock:
+            self._drain()
+            found = self._state.read(index)
+            if self._peers is not None:
+                # A rank that has given up meanwhile does not wait any more before it writes here.
+                self._peers.check()
+            return found
 
     @property
     def device_name(self) -> str:
@@ -143,6 +158,10 @@ class ReplaySession:
         commands are timed in other steps, which the events between them prolong. Raises DmcError before so many steps
         as may be in flight.
         """
+        with self.lock, undisturbed:
+            return self._timed()
+
+    def _timed(self) -> tuple[float, tuple[Timed, ...]]:
         self._drain()
         flights = self._programs[0].flights
         if not all(flight.entry for flight in flights):
@@ -180,74 +199,37 @@ class ReplaySession:
     def gathered(self, index: int) -> list[np.ndarray]:
         """What every rank holds of one state tensor after all queued steps; all ranks ask for it at the same time."""
         assert self._peers is not None, "a rank that runs alone holds all there is"
-        self._drain()
-        slot, ranks = self._state[index], self._peers.world.size
-        length = slot.range.length
-        room = self._device.allocate(ranks * length)
-        source, stream = self._shared[slot.range.space].ptr + slot.range.offset, self._device.main.ptr
-        if slot.range.space == HOST:
-            # What is gathered is in device memory: here it is this rank's part of the room.
-            source = room.ptr + self._peers.world.rank * length
-            self._device.upload(source, self._read(slot))
-        self._peers.everyone.all_gather(source, room.ptr, length, "i8", stream)
-        self._drain()
-        parts = self._device.download(room.ptr, ranks * length)
-        return [typed(parts[rank * length : (rank + 1) * length], slot) for rank in range(ranks)]
+        with self.lock:
+            self._drain()
+            room = self._state.room(index, self._peers.world.rank, self._peers.world.size)
+            self._peers.everyone.all_gather(room.source, room.target, room.length, "i8", self._device.main.ptr)
+            self._drain()
+            return room.parts()
 
     def write_state(self, arrays: Sequence[np.ndarray]) -> None:
         """Overwrites the whole state after all queued steps; raises DmcError if the device fails."""
-        self._drain()
-        for slot, array in zip(self._state, arrays, strict=True):
-            if not slot.range.length:
-                continue
-            if slot.range.space == HOST:
-                self._in_host_memory(slot)[:] = 0 if are_zeros(array) else bytes_of(array)
-                continue
-            target = self._shared[DEVICE].ptr + slot.range.offset
-            if are_zeros(array):
-                self._device.fill(0, target, slot.range.length, b"\0")
-            else:
-                self._device.upload(target, bytes_of(array))
+        with self.lock:
+            self._drain()
+            with undisturbed:
+                self._drain()
+                self._state.write(arrays)
 
-    def _allocated(self, programs: Sequence[Program]) -> dict[Space, Any]:
-        """The arenas that all programs share, each as large as the largest needs it."""
-        allocate: dict[Space, Any] = {DEVICE: self._device.allocate, HOST: self._device.allocate_pinned}
-        sizes: dict[Space, int] = {space: max(each.arenas.get(space, 0) for each in programs) for space in KEPT}
-        return {space: allocate[space](size) for space, size in sizes.items() if size}
-
-    def _read(self, slot: Slot) -> np.ndarray:
-        """A copy of the bytes of state; nothing may be using them."""
-        if slot.range.space == HOST:
-            return self._in_host_memory(slot).copy()
-        read = self._device.download(self._shared[DEVICE].ptr + slot.range.offset, slot.range.length)
-        if self._peers is not None:
-            # A rank that has given up meanwhile does not wait any more before it writes here.
-            self._peers.check()
-        return read
-
-    def _in_host_memory(self, slot: Slot) -> np.ndarray:
-        """The bytes of state that waits there."""
-        return np.frombuffer(self._shared[HOST], np.uint8)[slot.range.offset : slot.range.end]
-
-    def close(self) -> None:
-        """Waits for queued work, then frees the memory; may be called twice."""
-        if self._closed:
-            return
-        # A failed step is reported to whoever waits for its loss; here it only means that nothing is running.
+    def _end(self) -> None:
         with contextlib.suppress(DmcError):
             self._drain()
-        self._closed = True
+
+    def _release(self) -> None:
         for flight in self._flights():
             flight.release()
         self._programs.clear()
         if self._peers is not None:
             self._peers.leave()
-        self._shared.clear()
+        self._state.arenas.clear()
 
-    def __del__(self) -> None:
-        # An exception in the constructor leaves nothing to wait for.
-        if hasattr(self, "_programs"):
-            self.close()
+    def abandon(self) -> None:
+        super().abandon()
+        if self._peers is not None:
+            self._peers.abandon()
 
     def _drain(self) -> None:
         self._check()
@@ -277,8 +259,8 @@ class ReplaySession:
         return next(((entry, place, program) for entry, place, program in found if place is not None), None)
 
     def _check(self) -> None:
-        if self._closed:
-            raise DmcError("step", "is closed", hint="load it again")
+        super()._check()
+        self._device.use()
 
 
 def _as_is(work: Callable[[], None]) -> Callable[[], None]:

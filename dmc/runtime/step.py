@@ -203,9 +203,10 @@ class Step:
         """
         specs = self.signature.state
         given = states.flatten(specs, state)
-        kept = iter(self._state.wholes([index for index, array in enumerate(given) if array is None]))
-        arrays = [next(kept) if array is None else array for array in given]
-        self._session.write_state(self._ranks.scatter(specs, arrays))
+        with self._session.lock:
+            kept = iter(self._state.wholes([index for index, array in enumerate(given) if array is None]))
+            arrays = [next(kept) if array is None else array for array in given]
+            self._session.write_state(self._ranks.scatter(specs, arrays))
 
     def rank_state_dict(self, rank: int) -> StateDict:
         """A copy of one rank's state, like `state_dict`; split tensors have the shape of the rank's part.
@@ -215,8 +216,7 @@ class Step:
         if rank not in self._ranks.held:
             first, last = self._ranks.held[0], self._ranks.held[-1]
             raise InputError(f"rank {rank}", "is not in this process", hint=f"ranks here are {first} to {last}")
-        specs = self.signature.state
-        return states.build(specs, [self._state.part(index, rank) for index in range(len(specs))])
+        return states.build(self.signature.state, self._state.parts(rank))
 
     def differing_replicas(self) -> tuple[str, ...]:
         """The state tensors whose replicas on two ranks are not bitwise equal; () where all agree."""

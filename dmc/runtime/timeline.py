@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import iree.runtime as iree
 
+_PAUSE_NS = 50_000_000
+
 
 class Timeline:
     """Work queued in order; entry n is done when the semaphore has reached n. `last` is the latest entry."""
@@ -27,7 +29,9 @@ class Timeline:
 
     def wait(self, entry: int) -> None:
         """Blocks until an entry is done; raises one of IREE_ERRORS if work on this timeline has failed."""
-        self.semaphore.wait(entry)
+        # IREE does not look for signals.
+        while not self.semaphore.wait(entry, timeout=_PAUSE_NS):
+            continue
 
     def is_reached(self, entry: int) -> bool:
         """Whether an entry is done; raises one of IREE_ERRORS if work on this timeline has failed."""

@@ -144,5 +144,5 @@ def test_the_library_is_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = iter([SimpleNamespace(algorithms=lambda product, count: [(count,)])])
     monkeypatch.setattr(libraries, "open_library", lambda: next(opened))
     runtime = SimpleNamespace(CUDARuntimeError=RuntimeError)
-    streams = CudaStreams(SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)), None)
+    streams = CudaStreams(SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=lambda: None)), None)
     assert [streams.algorithms(PRODUCT, count) for count in (1, 2)] == [[(1,)], [(2,)]]

