@@ -8,7 +8,9 @@ from typing import Any, get_args
 
 import torch
 from torch import nn
+from torch._subclasses import FakeTensor
 from torch.nn.parameter import is_lazy
+from torch.utils import _pytree as pytree
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.executors import Executor
@@ -21,23 +23,43 @@ def check_model(model: Any, loss: Any) -> None:
     if not isinstance(model, nn.Module):
         hint = "wrap a function in a class of torch.nn.Module that holds its parameters, and whose `forward` calls it"
         raise ImportFailure("model", f"expected a torch.nn.Module, got {describe(model)}", hint)
+    if getattr(model.forward, "__func__", None) is nn.Module.forward:
+        hint = "give its class a method `forward`, which computes the output"
+        raise ImportFailure("the model", f"{type(model).__name__} has no method `forward`", hint)
     for path, module in model.named_modules():
-        if isinstance(module, torch.jit.ScriptModule):
-            place = f"module '{path}'" if path else "the model"
-            hint = "pass the original module, before torch.jit.script or torch.jit.trace"
-            raise ImportFailure(place, "is a TorchScript module, which cannot be compiled", hint)
-    _check_shapes("", model)
+        _check_kind(f"module '{path}'" if path else "the model", module)
+    _check_registered("", model)
     if isinstance(loss, nn.Module):
-        _check_shapes("loss.", loss)
+        _check_registered("loss.", loss)
 
 
-def _check_shapes(prefix: str, root: nn.Module) -> None:
+def _check_kind(place: str, module: nn.Module) -> None:
+    if isinstance(module, torch.jit.ScriptModule):
+        hint = "pass the original module, before torch.jit.script or torch.jit.trace"
+        raise ImportFailure(place, "is a TorchScript module, which cannot be compiled", hint)
+    if "quantized" in type(module).__module__.split(".") and "torch" in type(module).__module__:
+        hint = "train the original model, before it is quantized, and quantize what was trained"
+        raise ImportFailure(place, f"is quantized ({type(module).__name__}), and cannot be trained", hint)
+
+
+def _check_registered(prefix: str, root: nn.Module) -> None:
     for kind, named in (("parameter", root.named_parameters()), ("buffer", root.named_buffers())):
         for name, tensor in named:
-            if is_lazy(tensor):
-                fact = "has no shape yet: it is of a lazy module, which makes it when it first runs"
-                hint = "run the model once on a batch before it is compiled and its optimizer created: model(inputs)"
-                raise ImportFailure(f"{kind} '{prefix}{name}'", fact, hint)
+            _check_data(f"{kind} '{prefix}{name}'", tensor)
+
+
+def _check_data(place: str, tensor: torch.Tensor) -> None:
+    """Raises ImportFailure for a tensor without numbers."""
+    if is_lazy(tensor):
+        fact = "has no shape yet: it is of a lazy module, which makes it when it first runs"
+        hint = "run the model once on a batch before it is compiled and its optimizer created: model(inputs)"
+        raise ImportFailure(place, fact, hint)
+    if tensor.is_meta:
+        hint = "make it on the CPU, or give it numbers first: model.to_empty(device='cpu'), then load_state_dict(…)"
+        raise ImportFailure(place, "is on the device 'meta', where tensors have no numbers", hint)
+    if isinstance(tensor, FakeTensor):
+        hint = "make the model, and the batch, outside of FakeTensorMode"
+        raise ImportFailure(place, "is a fake tensor, which has no numbers", hint)
 
 
 def check_meaning(loss: Any, example: Any, seed: Any) -> None:
@@ -49,8 +71,13 @@ def check_meaning(loss: Any, example: Any, seed: Any) -> None:
         raise DmcError(
             "loss", fact, hint="leave it out where the model's output is its loss, the first or named 'loss'"
         )
+    if isinstance(loss, type):
+        raise DmcError("loss", f"is a class, {loss.__name__}", hint=f"pass an object of it: loss={loss.__name__}(…)")
     if isinstance(example, list):
         _check_examples(example)
+    for path, leaf in pytree.tree_leaves_with_path(example):
+        if isinstance(leaf, torch.Tensor):
+            _check_data(f"example{pytree.keystr(path)}", leaf)
     check_seed(seed)
 
 

@@ -68,6 +68,11 @@ class Compilation:
         with self.observer.stage(IMPORTED.name):
             imported = _imported(request, context)
             plan, notes = with_structure(self.plan, imported.module)
+            training = {
+                name: _imported_beside(imported, other, name, context)
+                for name, other in self._beside().items()
+                if not name.startswith(EVALUATION)
+            }
         for note in notes:
             self.observer.note(note)
         # All programs are placed alike, since they share the state.
@@ -78,7 +83,10 @@ class Compilation:
         programs: dict[str, Artifact] = {}
         for name, other in self._beside().items():
             with self.observer.stage(name):
-                program = self._program(name, other, step, imported, context)
+                program = training.get(name) or import_evaluation(
+                    other.model, other.loss, other.example, other.precision, imported, context
+                )
+                fix_state(program.module, step.job)
                 subjects[name] = Subject(other, amount_of(program.module))
                 folder = None if self.dump_dir is None else Path(self.dump_dir) / name
                 # Its stages are not the observer's: this is one more.
@@ -96,20 +104,6 @@ class Compilation:
             if self.evaluation is not False:
                 loss = _loss_of(self.evaluation, request.loss)
                 yield program_name(EVALUATION, number), replace(request, loss=loss, accumulate=1)
-
-    def _program(
-        self, name: str, request: Request, step: Artifact, imported: ImportedStep, context: ir.Context
-    ) -> ImportedStep:
-        """A program beside `step`, over its state in the same memory."""
-        if name.startswith(EVALUATION):
-            other = import_evaluation(
-                request.model, request.loss, request.example, request.precision, imported, context
-            )
-        else:
-            other = _imported(request, context)
-            _check_same_state(imported, other, name)
-        fix_state(other.module, step.job)
-        return other
 
     def _compiled(
         self, imported: ImportedStep, observer: Observer, folder: str | os.PathLike[str] | None, accumulate: int
@@ -143,17 +137,29 @@ def _imported(request: Request, context: ir.Context) -> ImportedStep:
     return import_step(request.model, request.loss, request.optimizer, request.example, *settings, context)
 
 
-def _check_same_state(step: ImportedStep, other: ImportedStep, name: str) -> None:
-    """Raises ImportFailure where the model reads or changes other state for a batch of another shape."""
+def _imported_beside(step: ImportedStep, request: Request, name: str, context: ir.Context) -> ImportedStep:
+    """A training program over the state of `step`, before anything is compiled. Raises ImportFailure where the model
+    trains, reads or changes other state for a batch of this shape."""
+    other = _imported(request, context)
     own, others = ({spec.name: spec for spec in each.signature.state} for each in (step, other))
+    place = f"example[{name.rpartition('-')[2]}]"
+    trained, again = ({key for key, spec in each.items() if spec.role == "parameter"} for each in (own, others))
+    if trained != again:
+        differing = (("not", trained - again), ("but also", again - trained))
+        names = [f"{word} {', '.join(sorted(some))}" for word, some in differing if some]
+        hint = (
+            "compile a step of its own for this example, and carry the parameters over: "
+            "step.load_state_dict({'model': other.state_dict()['model']}); or let every example use every layer"
+        )
+        raise ImportFailure(place, f"trains other parameters than the first example: {'; '.join(names)}", hint)
     differs = [key for key in {**own, **others} if own.get(key) != others.get(key)]
     fixed = [key for key, spec in own.items() if spec.role == "frozen"]
     differs += [key for key in fixed if key not in differs and not step.state[key].equal(other.state[key])]
     if differs:
-        fact = f"has other state for this example than for the first: {', '.join(differs)}"
-        raise ImportFailure(
-            name, fact, hint="register what depends on shapes as buffers of one size, or pad the batches"
-        )
+        fact = f"has other state than the first example: {', '.join(differs)}"
+        hint = "register what depends on shapes as buffers of one size, or pad the batches"
+        raise ImportFailure(place, fact, hint)
+    return other
 
 
 def _loss_of(evaluation: Any, loss: Any) -> Any:

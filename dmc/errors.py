@@ -55,6 +55,10 @@ class ProofError(DmcError):
         super().__init__(where, f"{property}: {fact}", hint)
 
 
+class ForeignAttributeError(DmcError, AttributeError):
+    """An attribute that what PyTorch has in this place would have; the hint says what is done instead."""
+
+
 class VerificationError(DmcError):
     """A step that computes a wrong result on a batch: it differs from PyTorch eager's or, on a GPU, from the CPU's."""
 

@@ -23,7 +23,7 @@ SLACK = 30.0
 OUTSIDE = "outside"
 # How a refusal names what no step contains: a model may contain that, and be refused for something else.
 _NAMED = {
-    "a shape depends on data": re.compile("depends on data|data-dependent|known at run time|taken from a tensor"),
+    "a shape depends on data": re.compile("depends on data|number from a tensor|decides by the numbers of a tensor"),
     "complex numbers": re.compile("complex"),
     "sparse tensors": re.compile("sparse"),
     "quantised tensors": re.compile("quantis|quantiz|qint|unsupported type"),

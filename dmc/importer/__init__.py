@@ -12,6 +12,7 @@
 * decompositions: what remains after differentiation, as operations that torch-mlir lowers well
 * linalg: graphs → linalg on tensors
 * link: both halves joined into `@step`
+* advice: facts and hints that errors of several parts give
 * origin: module path and source line of every operation
 * torch_internals: private names of PyTorch
 * versions: the versions of PyTorch that are supported

@@ -6,6 +6,7 @@ and every node carries its module and source line, in the backward pass, too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,7 +77,7 @@ def differentiate(
     def step(*flat: Tensor) -> list[Tensor | None]:
         values, (loss, *aux) = forward_of(capture, flat, trainable, mixed, indices)
         _check_gradients(loss, {name: values[name] for name in names if name not in trainable})
-        gradients = _gradients(loss, [values[name] for name in wanted], parts)
+        gradients = _gradients(capture, loss, [values[name] for name in wanted], parts)
         return [loss, *aux, *(values[name] for name in names), *gradients]
 
     state = [_leaf(capture.state[name], name in wanted) for name in names]
@@ -125,11 +126,12 @@ def _check_gradients(loss: Tensor, kept: Mapping[str, Tensor]) -> None:
     if not loss.requires_grad:
         raise ImportFailure("loss", "does not depend on any parameter", hint="check torch.no_grad and detach")
     for name, tensor in kept.items():
-        if tensor.requires_grad:
+        # What the model takes a gradient with respect to, by itself, is a leaf.
+        if tensor.requires_grad and not tensor.is_leaf:
             raise carries_gradient("the model or its loss", name)
 
 
-def _gradients(loss: Tensor, wanted: list[Tensor], parts: int) -> list[Tensor | None]:
+def _gradients(capture: Capture, loss: Tensor, wanted: list[Tensor], parts: int) -> list[Tensor | None]:
     """The gradients of `loss`, one of `parts` terms of a mean."""
     share = None if parts == 1 else torch.full_like(loss, 1 / parts)
     try:
@@ -137,8 +139,28 @@ def _gradients(loss: Tensor, wanted: list[Tensor], parts: int) -> list[Tensor | 
     except DmcError:
         raise
     except Exception as error:  # Users' code may raise anything.
-        raise untraceable("the backward pass", error) from error
+        raise _not_differentiable(capture, error) from error
     return [gradient if gradient is None or parts == 1 else gradient * parts for gradient in gradients]
+
+
+def _not_differentiable(capture: Capture, error: Exception) -> ImportFailure:
+    """The error for a forward pass whose gradient PyTorch cannot take."""
+    if "backward or vjp method" in str(error):
+        calls = [each for each in capture.calls if each.lacks_backward]
+        hint = "define backward(ctx, …) as a static method, or detach its result where no gradient is wanted"
+        return ImportFailure(calls[0].name if calls else "the model", "has no method `backward`", hint)
+    shape = re.search(r"modified by an inplace operation: \[[\w.]+ \[([\d, ]*)\]\]", str(error))
+    if shape is None:
+        return untraceable("the backward pass", error)
+    writers = [node for node in capture.graph.graph.nodes if may_write(node) and _shape(node) == f"[{shape[1]}]"]
+    places = list(dict.fromkeys(str(origin.of_node(node)) for node in writers)) or ["the model or its loss"]
+    fact = f"writes in place into a tensor of shape [{shape[1]}] whose old values the backward pass needs, as in eager"
+    return ImportFailure(" or ".join(places), fact, hint="compute a new tensor (y = y + 1), or write into a .clone()")
+
+
+def _shape(node: fx.Node) -> str:
+    value = node.meta.get("val")
+    return str(list(value.shape)) if isinstance(value, Tensor) else ""
 
 
 def trace_functional(
@@ -199,7 +221,7 @@ def select(graph: fx.GraphModule, names: list[str], wanted: list[str]) -> Gradie
     written = {
         name: value
         for name, value, before in zip(names, after, placeholders, strict=False)
-        if not _is_copy(value, before)
+        if before.meta["val"].numel() and not _is_copy(value, before)
     }
     trained = {n: v for n, v in zip(wanted, gradients, strict=True) if v is not None}
     graph.graph.output_node().args = ([*heads, *written.values(), *trained.values()],)

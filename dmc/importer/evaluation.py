@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -16,12 +16,15 @@ from dmc.importer.capture.capture import Capture, Loss, capture
 from dmc.importer.capture.checks import check_traced
 from dmc.importer.capture.indices import index_bounds, unchecked
 from dmc.importer.capture.own_loss import OwnLoss
+from dmc.importer.capture.registered import describe
 from dmc.importer.differentiate import Gradients, arranged, forward_of, results_of, select, trace_functional
 from dmc.importer.forward.precision import Precision
 from dmc.importer.linalg.lowering import TorchModule
 from dmc.importer.step import ImportedStep, batch_specs, computing_in_f32, output_specs
 from dmc.runtime.signature import Signature
 
+# In elements.
+_LARGEST_LITERAL = 1 << 16
 _WAY_OUT = "do that in training only (if self.training: …), or register it as a buffer of the model"
 
 
@@ -42,9 +45,9 @@ def import_evaluation(
     dtype = torch.bfloat16 if precision is Precision.BF16 else None
     with _evaluating([model, *([loss] if isinstance(loss, nn.Module) else [])]):
         captured = capture(model, loss, example, dtype)
-    _check_state(captured, step)
+    literals = _literals(captured, step)
     with computing_in_f32():
-        forward = _traced(captured, precision is Precision.BF16_MIXED)
+        forward = _traced(captured, literals, precision is Precision.BF16_MIXED)
         if forward.written:
             fact = f"changes {', '.join(forward.written)} in eval mode, and an evaluation leaves the state as it is"
             raise ImportFailure("evaluation", fact, hint=_WAY_OUT)
@@ -52,7 +55,7 @@ def import_evaluation(
         torch_module = TorchModule(context)
         torch_module.add(forward.graph.graph, link.FORWARD)
         torch_module.lower()
-    link.link_forward(torch_module.module, signature, tuple(captured.state))
+    link.link_forward(torch_module.module, signature, tuple(name for name in captured.state if name not in literals))
     return replace(step, module=torch_module.module, signature=signature)
 
 
@@ -69,24 +72,35 @@ def _evaluating(roots: Sequence[nn.Module]) -> Generator[None]:
             module.training = training
 
 
-def _check_state(captured: Capture, step: ImportedStep) -> None:
-    """Raises ImportFailure for a tensor that the program reads and the step does not have."""
+def _literals(captured: Capture, step: ImportedStep) -> dict[str, Tensor]:
+    """Constants that the program reads and the step does not have, such as those with which a cache of keys begins:
+    they become part of the program. Raises ImportFailure for one that is too large for that."""
+    found: dict[str, Tensor] = {}
     for name, tensor in captured.state.items():
         own = step.state.get(name)
         is_same = own is not None and own.shape == tensor.shape and own.dtype == tensor.dtype
-        if not is_same or (captured.kinds[name] == "constant" and not torch.equal(step.state[name], tensor)):
-            fact = "is a constant that the model reads in eval mode, but not in training"
-            raise ImportFailure(name, fact, hint="register it as a buffer of the model")
+        if is_same and (captured.kinds[name] != "constant" or torch.equal(step.state[name], tensor)):
+            continue
+        if captured.kinds[name] != "constant" or tensor.numel() > _LARGEST_LITERAL:
+            fact = f"{describe(tensor)} that the model reads in eval mode, but not in training"
+            raise ImportFailure(name, f"is {fact}", hint="register it as a buffer of the model")
+        found[name] = tensor
+    return found
 
 
-def _traced(captured: Capture, mixed: bool) -> Gradients:
-    """The forward pass alone: (state…, seed, counter, batch…) -> (loss, aux…, written state…)."""
+def _traced(captured: Capture, literals: Mapping[str, Tensor], mixed: bool) -> Gradients:
+    """The forward pass alone: (state…, seed, counter, batch…) -> (loss, aux…, written state…), without `literals`."""
     arranged(captured)
     indices = unchecked(captured.graph, captured.batch, 1)
-    names = list(captured.state)
+    names = [name for name in captured.state if name not in literals]
+    numbers = {name: tensor.tolist() for name, tensor in literals.items()}
 
     def evaluate(*flat: Tensor) -> list[Tensor]:
-        values, outputs = forward_of(captured, flat, frozenset(), mixed, indices)
+        given = iter(flat)
+        state = [
+            _literal(numbers[name], old) if name in numbers else next(given) for name, old in captured.state.items()
+        ]
+        values, outputs = forward_of(captured, (*state, *given), frozenset(), mixed, indices)
         return [*outputs, *(values[name].detach() for name in names)]
 
     scalars = [torch.zeros([], dtype=torch.int64) for _ in range(2)]
@@ -95,6 +109,10 @@ def _traced(captured: Capture, mixed: bool) -> Gradients:
         graph = trace_functional(captured, evaluate, arguments)
     check_traced(graph)
     return select(graph, names, [])
+
+
+def _literal(numbers: object, old: Tensor) -> Tensor:
+    return torch.tensor(numbers, dtype=old.dtype).reshape(old.shape)
 
 
 def _signature(captured: Capture, forward: Gradients, step: Signature) -> Signature:

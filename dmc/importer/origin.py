@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,8 @@ from torch._ops import OpOverload
 import dmc
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, dmc.__file__))
+_LIBRARIES = tuple(str(Path(file).parent) + os.sep for file in (torch.__file__, dmc.__file__))
+_PYTHON = str(Path(os.__file__).parent) + os.sep
 META_KEY = "dmc_origin"
 # The number of the checkpoint (torch.utils.checkpoint) of which an exported node is a part.
 CHECKPOINT_KEY = "dmc_checkpoint"
@@ -62,9 +64,11 @@ def of_exported_node(node: fx.Node, prefix: str) -> Origin:
     module = paths[-1] if paths else ""
     # Generated code has a file name like `<string>`, and no lines to look at.
     frames = [frame for frame in _FRAME.findall(node.meta.get("stack_trace") or "") if not frame[0].startswith("<")]
-    own = [frame for frame in frames if not frame[0].startswith(_LIBRARIES)]
+    own = [frame for frame in frames if not is_library(frame[0])]
     file, line = (own or frames or [("", 0)])[-1]
     checkpoint = (node.meta.get("custom") or {}).get(CHECKPOINT_KEY, 0)
+    # While export traces, paths begin with the name of its root.
+    module = module.removeprefix("_export_root").removeprefix(".")
     return Origin(_without_prefix(module, prefix), file, int(line), checkpoint=checkpoint)
 
 
@@ -73,22 +77,23 @@ def of_node(node: fx.Node) -> Origin:
     return (node.meta.get("custom") or {}).get(META_KEY, NOWHERE)
 
 
-def of_exception(error: BaseException, root: nn.Module) -> Origin:
-    """The innermost module call and line of the user's code on the traceback of `error`."""
+def of_exception(error: BaseException, root: nn.Module, prefix: str = "") -> Origin:
+    """The innermost module call and line of the user's code on the traceback of `error`; `prefix` as before."""
     names: dict[int, str] = {id(module): name for name, module in root.named_modules()}
     module, file, line = "", "", 0
-    for frame in _frames(error.__traceback__):
+    for frame in frames(error.__traceback__):
         owner: Any = frame.tb_frame.f_locals.get("self")
         if isinstance(owner, nn.Module) and names.get(id(owner)):
-            module = names[id(owner)]
+            module = _without_prefix(names[id(owner)], prefix)
         if not is_library(frame.tb_frame.f_code.co_filename):
             file, line = frame.tb_frame.f_code.co_filename, frame.tb_lineno
     return Origin(module, file, line)
 
 
 def is_library(file: str) -> bool:
-    """Whether `file` belongs to PyTorch or dmc, or is no file (generated code)."""
-    return file.startswith((*_LIBRARIES, "<"))
+    """Whether `file` belongs to PyTorch, dmc or Python, or is no file (generated code)."""
+    is_installed = "site-packages" in file or "dist-packages" in file
+    return file.startswith((*_LIBRARIES, "<")) or (file.startswith(_PYTHON) and not is_installed)
 
 
 def op_name(target: Any) -> str:
@@ -98,12 +103,13 @@ def op_name(target: Any) -> str:
     return getattr(target, "__name__", str(target))
 
 
-def _frames(traceback: TracebackType | None) -> list[TracebackType]:
-    frames: list[TracebackType] = []
+def frames(traceback: TracebackType | None) -> list[TracebackType]:
+    """Those of a traceback, outermost first."""
+    found: list[TracebackType] = []
     while traceback is not None:
-        frames.append(traceback)
+        found.append(traceback)
         traceback = traceback.tb_next
-    return frames
+    return found
 
 
 def _without_prefix(path: str, prefix: str) -> str:

@@ -34,8 +34,7 @@ REGISTRIES = ("_parameters", "_buffers")
 # What `torch.no_grad` and the like call, when they begin and end.
 SETS_GRADIENTS = torch._C._set_grad_enabled
 BATCH_NORM: Any = _BatchNorm
-# Where `torch.func` looks up what differentiates.
-func_transforms: Any = eager_transforms
+func_transforms: Any = eager_transforms  # Where `torch.func` looks up what differentiates.
 # A function of `torch.nn.modules.transformer`.
 CAUSAL_MASK = "_detect_is_causal_mask"
 # Normalisations: their schemas do not say that they write the running mean and variance.
@@ -216,11 +215,12 @@ def traced_apart(operand: Tensor, convert: Callable[[], Any]) -> Any:
     return result
 
 
-def traced_node(tensor: Tensor) -> tuple[fx.Node | None, Any]:
-    """The node that computes a tensor in the graph being traced, and the object that holds that graph's constants."""
+def traced_node(value: Any) -> tuple[fx.Node | None, Any]:
+    """What computes a tensor or number in the graph being traced, and the object that holds that graph's constants."""
     mode = proxy_tensor.get_proxy_mode()
-    traced: Any = None if mode is None else proxy_tensor.get_proxy_slot(tensor, mode.tracer, None)
-    return (None, None) if mode is None or traced is None else (traced.proxy.node, mode.tracer.root)
+    slot: Any = None if mode is None else proxy_tensor.get_proxy_slot(value, mode.tracer, None)
+    proxy = slot.proxy if hasattr(slot, "proxy") else None if slot is None else slot.force()
+    return (None, None) if mode is None or proxy is None else (proxy.node, mode.tracer.root)
 
 
 def literal_of(node: fx.Node, root: Any) -> Tensor | None:

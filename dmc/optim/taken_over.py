@@ -61,7 +61,10 @@ def take_over(optimizer: Any, parameters: Mapping[str, Any], frozen: Iterable[An
 
 def _new_name(kind: type[Optimizer], name: str | None, known: Mapping[str, int]) -> str:
     if name is None:
-        raise DmcError(_place(kind), "contains a parameter that does not belong to the model")
+        hint = (
+            "create it for the model that is compiled, after anything that replaces parameters: of model.parameters()"
+        )
+        raise DmcError(f"optimizer {_place(kind)}", "has a parameter that is not of this model", hint)
     if name in known:
         raise DmcError(_place(kind), f"contains '{name}', which another group also contains")
     return name
@@ -99,9 +102,26 @@ def _kind_of(optimizer: Any) -> type[Optimizer]:
     # By name, so that this package does not import torch.
     if f"{kind.__module__}.".startswith("torch.optim.") and kind.__name__ in KINDS:
         return KINDS[kind.__name__]
+    raise _unsupported(optimizer)
+
+
+def _unsupported(given: Any) -> DmcError:
+    """The error for what is no optimizer, or none of those here."""
+    if isinstance(given, str):
+        kind = next((each for each in KINDS if each.lower() == given.lower()), "AdamW")
+        return DmcError("optimizer", f"is {given!r}", hint=f"pass an object: dmc.optim.{kind}(lr=1e-3)")
+    if isinstance(given, type):
+        of_model = "" if issubclass(given, Optimizer) else "model.parameters(), "
+        name = f"{'dmc' if issubclass(given, Optimizer) else 'torch'}.optim.{given.__name__}"
+        return DmcError("optimizer", f"is a class, {given.__name__}", hint=f"pass an object: {name}({of_model}lr=1e-3)")
+    kind = type(given)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    hint = f"use one of torch.optim's {', '.join(KINDS)}, or of dmc.optim"
-    raise DmcError(f"optimizer {name}", "is not supported", hint)
+    if ".lr_scheduler" in kind.__module__:
+        hint = "pass the optimizer; step.scheduler(StepLR, step_size=10) makes a scheduler of a compiled step's rates"
+        return DmcError(f"optimizer {name}", "is a scheduler", hint)
+    return DmcError(
+        f"optimizer {name}", "is not supported", hint=f"use one of torch.optim's {', '.join(KINDS)}, or of dmc.optim"
+    )
 
 
 def _place(kind: type[Optimizer]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dmc.runtime.calls import Output, Queue
 from dmc.runtime.dtypes import describe, dtype_of
+from dmc.runtime.foreign import LOSS, NotOfTorch
 from dmc.runtime.number import Number
 from dmc.runtime.ranks import Spread
 from dmc.runtime.signature import TensorSpec
@@ -90,8 +91,10 @@ class LazyNumber(Number[Any], LazyArray):
         return self.numpy().item()
 
 
-class Loss(LazyNumber):
+class Loss(NotOfTorch, LazyNumber):
     """The loss of one step: a number when read (`loss.item()`, `loss < best`, `f"{loss:.4f}"`)."""
+
+    WAYS = LOSS
 
 
 def output_kind(spec: TensorSpec, index: int) -> type[LazyArray]:

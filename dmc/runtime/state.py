@@ -85,6 +85,9 @@ def _check_sections(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> Non
     required = {"model", "optimizer", *(_SECTION[spec.role] for spec in specs)}
     known = required | {section for spec in specs for section, _ in _places(spec)}
     given = set(state)
+    if not given & known and any(name in {spec.name for spec in specs} for name in given):
+        fact, hint = "is that of a model, its tensors by name", 'load_state_dict({"model": model.state_dict()})'
+        raise StateError("state dictionary", fact, f"{hint}; the optimizer's state keeps its values then")
     if "model" not in given or (given & required != {"model"} and not required <= given):
         missing = ", ".join(map(repr, sorted(required - given)))
         raise StateError("state dictionary", f"lacks the section {missing}", hint=_HINT)

@@ -14,6 +14,7 @@ from dmc.errors import ArtifactError, InputError, NonFiniteLossError, Verificati
 from dmc.runtime import state as states
 from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, check_state
 from dmc.runtime.checks import LearningRates, check_artifact, in_order, rates_of
+from dmc.runtime.foreign import STEP, NotOfTorch
 from dmc.runtime.held_state import HeldState
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.memory_report import MemoryReport
@@ -51,7 +52,7 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
     return Step.load(path, device, verify)
 
 
-class Step:
+class Step(NotOfTorch):
     """A compiled training step; parameters and optimizer state stay in device memory.
 
     On GPUs, a step of several ranks runs in one process per rank; on a CPU, in one process. A process with one rank
@@ -59,6 +60,8 @@ class Step:
     the whole state are collective: all ranks call them. `peers`: the other ranks, None without any. `device_bytes`: of
     device memory, of the fullest rank.
     """
+
+    WAYS = STEP
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,15 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from transformers import LlamaConfig, LlamaForCausalLM
 
 import dmc
+from dmc import dialect
+from dmc._mlir import ir
 from dmc.errors import ArtifactError, ImportFailure
+from dmc.importer.evaluation import import_evaluation
+from dmc.importer.forward.precision import Precision
+from dmc.importer.step import import_step
 from tests.large import large
 
 OPTIMIZER = dmc.optim.AdamW(lr=0.05, weight_decay=0.1)
@@ -97,17 +104,18 @@ def test_it_is_one_ranks_on_a_mesh(plan: Any) -> None:
 
 
 def test_what_is_refused() -> None:
-    """Without evaluation; a constant that training does not have; state that an evaluation would change."""
+    """Without evaluation; a large constant that training does not have; state that an evaluation would change."""
 
     class Counting(nn.Module):
         def __init__(self, kind: str) -> None:
             super().__init__()
             self.linear, self.kind = nn.Linear(6, 4), kind
             self.register_buffer("seen", torch.zeros([]))
+            self.large = torch.ones(30_000, 6)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             if not self.training and self.kind == "constant":
-                x = x * torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+                x = x * self.large.sum(0)
             if not self.training and self.kind == "changed":
                 self.seen += 1
             return self.linear(x)
@@ -116,10 +124,47 @@ def test_what_is_refused() -> None:
     options: dict[str, Any] = {"loss": functional.cross_entropy, "optimizer": OPTIMIZER, "example": batch}
     with pytest.raises(ArtifactError, match="was compiled without evaluation\n  hint: compile it with evaluation=True"):
         dmc.compile(Counting(""), **options, verify=False).evaluate(*batch)
-    with pytest.raises(ImportFailure, match="is a constant that the model reads in eval mode, but not in training"):
+    with pytest.raises(ImportFailure, match=r"\[30000, 6\] that the model reads in eval mode, but not in training"):
         dmc.compile_artifact(Counting("constant"), **options, evaluation=True)
     with pytest.raises(ImportFailure, match="changes seen in eval mode"):
         dmc.compile_artifact(Counting("changed"), **options, evaluation=True)
+
+
+class OwnConstants(nn.Module):
+    """Reads constants in eval mode alone: factors, and what has no elements, with which caches begin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            return self.linear(x)
+        cached = torch.cat([torch.tensor([]), x[:, 0]])
+        return self.linear(x * torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])) + cached.unsqueeze(1)
+
+
+def test_constants_of_eval_mode_alone() -> None:
+    model, (batch,) = OwnConstants(), batches(1)
+    options: dict[str, Any] = {"loss": functional.cross_entropy, "optimizer": OPTIMIZER, "example": batch}
+    step = dmc.compile(model, **options, evaluation=True, verify=False)
+    inputs, targets = batch
+    expected = functional.cross_entropy(copy.deepcopy(model).eval()(inputs), targets)
+    assert float(step.evaluate(*batch)) == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_the_cache_of_a_language_model_is_dead_in_an_evaluation() -> None:
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1}
+    config = LlamaConfig(vocab_size=64, num_hidden_layers=1, max_position_embeddings=64, **sizes)
+    ids = torch.randint(1, 64, (2, 8))
+    batch = {"input_ids": ids, "labels": ids}
+    model = LlamaForCausalLM(config).train()
+    assert model.config.use_cache
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        step = import_step(model, None, OPTIMIZER, batch, Precision.FP32, 1, 0, context)
+        evaluation = import_evaluation(model, None, batch, Precision.FP32, step, context)
+    assert [spec.shape for spec in evaluation.signature.outputs] == [()]
 
 
 class Pair(nn.Module):

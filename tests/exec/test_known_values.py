@@ -80,7 +80,7 @@ def test_numbers_have_the_types_of_where_they_were_computed(context: Any) -> Non
 def test_numbers_of_a_tensor_that_the_batch_was_written_into() -> None:
     example = torch.randn(3, WIDTH), torch.randn(3, WIDTH)
     model = nn.Sequential(nn.Linear(WIDTH, WIDTH), Unknown())
-    with pytest.raises(dmc.errors.DmcError, match="a Python number taken from a tensor") as caught:
+    with pytest.raises(dmc.errors.DmcError, match="decides by the numbers of a tensor") as caught:
         dmc.compile(model, loss=functional.mse_loss, optimizer=dmc.optim.SGD(lr=0.1), example=example)
     assert caught.value.hint
 

@@ -247,7 +247,7 @@ def _forked(h: Tensor) -> Tensor:
     ("model", "message"),
     [
         (_model([lambda h: h * torch.poisson(h.exp())]), r"aten\.poisson: draws random numbers in a way that is not"),
-        (_model([lambda h: h * torch.rand(WIDTH, generator=torch.Generator())]), "drawn by the step's seed, without a"),
+        (_model([lambda h: h * torch.rand(WIDTH, generator=torch.Generator())]), r"a Generator\n.*draws by its seed"),
         (_model([_filled("bernoulli_", 1e-7)]), r"drops with probability 0\.9999999, which rounds to 1"),
         (_model([lambda h: h * torch.randint(1 << 40, (ROWS, 1))]), r"draws from 1,099,511,627,776 integers"),
         (_model([_filled("bernoulli_", 1.5)]), r"draws with probability 1\.5"),
@@ -256,7 +256,7 @@ def _forked(h: Tensor) -> Tensor:
         (_model([torch.vmap(functional.dropout, randomness="same")]), "inside torch.vmap"),
         (_model([_seeded]), "calls torch.manual_seed, on which"),
         (_model([_forked]), "calls torch.random.fork_rng, on which"),
-        (Skipping(), "a Python number taken from a tensor"),
+        (Skipping(), "decides by the numbers of a tensor"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(model: nn.Module, message: str) -> None:

@@ -136,7 +136,7 @@ OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "nonzero": (_nonzero, "nonzero"),
     "boolean-index": (_boolean_index, "index|nonzero"),
     "length-from-data": (_length_from_data, "slice|item|argmax"),
-    "branch-on-data": (_branch_on_data, "data|item|bool"),
+    "branch-on-data": (_branch_on_data, "decides by the numbers of a tensor"),
     "complex": (_complex, r"aten\.tanh\S* is complex"),
     "sparse": (_sparse, "sparse"),
     "next-number": (_next_number, r"no lowering for 'aten\.nextafter'"),

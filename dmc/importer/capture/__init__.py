@@ -6,7 +6,9 @@
 * own_loss: the loss of a model that computes it itself
 * tree: nested containers of tensors
 * export: `torch.export`, with its failures as ours
+* failures: what export raises, told by what the user did
 * eager_strides: strides of results while a model is exported
+* doubles: constants of float64 that end in float32
 * checks: what an exported graph may contain
 * turned: shapes that are changed in place
 * overlaps: writes into tensors whose elements share memory

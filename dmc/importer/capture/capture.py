@@ -9,13 +9,15 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import InputKind, InputSpec
 
 from dmc.errors import ImportFailure
+from dmc.importer import origin
 from dmc.importer.capture import tree
 from dmc.importer.capture.checks import check_hooks, check_nodes, check_results, check_tensors
+from dmc.importer.capture.doubles import narrow
 from dmc.importer.capture.export import export
-from dmc.importer.capture.objective import Loss, Objective, registered
+from dmc.importer.capture.objective import MODEL, Loss, Objective, registered
 from dmc.importer.capture.overlaps import check_overlaps
 from dmc.importer.capture.own_loss import OwnLoss, check_given, reader_of
 from dmc.importer.capture.registered import describe
@@ -27,7 +29,6 @@ from dmc.runtime.signature import Tree
 
 __all__ = ["MODEL", "Capture", "Loss", "capture"]
 
-MODEL = "model"
 Hook = Callable[[torch.Tensor], torch.Tensor | None]
 
 
@@ -74,6 +75,7 @@ def capture(model: nn.Module, loss: Loss | OwnLoss | None, example: Any, dtype: 
         if dtype is not None:
             _convert(objective, dtype)
         program = _exported(objective, tuple(tensor for _, tensor in batch))
+        narrow(program, MODEL)
         inputs, state, kinds, aliases = _state(program, objective, python_state)
     finally:
         python_state.restore()
@@ -164,11 +166,10 @@ def _split_example(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (), dict(example)
     if isinstance(example, tuple):
         return example, {}
-    raise ImportFailure(
-        "example",
-        f"expected a tuple or a dictionary, got {describe(example)}",
-        hint="pass example=(inputs, targets) or example={'input_ids': …}",
-    )
+    hint = "pass example=(inputs, targets) or example={'input_ids': …}"
+    if not isinstance(example, torch.Tensor) and hasattr(example, "__iter__"):
+        hint += "; of a DataLoader one batch, as next(iter(loader)), in such a form"
+    raise ImportFailure("example", f"expected a tuple or a dictionary, got {describe(example)}", hint)
 
 
 def _state(
@@ -192,14 +193,25 @@ def _state(
         name = target.removeprefix(f"{MODEL}.")
         tensor = by_name.get(name, program.constants.get(target))
         if spec.kind not in _KINDS or not isinstance(tensor, torch.Tensor):
-            hint = "capture tensors only; random numbers are drawn by the step's seed, without a generator"
-            raise ImportFailure(name, f"the model captures a {spec.kind.name.lower()}", hint)
+            raise _captured(program, spec)
         if tensor is not own.get(name):
             _check_no_parameter(name, tensor, python_state)
         first, *others = names_of.get(id(tensor), [name])
         inputs.append(first)
         state[first], kinds[first], aliases[first] = tensor, _KINDS[spec.kind], tuple(others)
     return tuple(inputs), state, kinds, aliases
+
+
+def _captured(program: torch.export.ExportedProgram, spec: InputSpec) -> ImportFailure:
+    """The error for an input of a program that is no tensor, such as a generator of random numbers."""
+    placeholders = program.graph.find_nodes(op="placeholder")
+    user = next((user for node in placeholders if node.name == spec.arg.name for user in node.users), None)
+    place = "the model or its loss" if user is None else str(origin.of_exported_node(user, MODEL))
+    kind = type(program.constants.get(spec.target or "")).__name__
+    hint = (
+        "leave out `generator=`: the step draws by its seed, dmc.compile(…, seed=…); of other objects use tensors only"
+    )
+    return ImportFailure(place, f"uses an object that is no tensor, a {kind}", hint)
 
 
 def _check_no_parameter(name: str, tensor: torch.Tensor, python_state: PythonState) -> None:

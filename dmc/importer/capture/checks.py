@@ -12,7 +12,7 @@ from torch import fx, nn
 from torch.utils import _pytree as pytree
 
 from dmc.errors import ImportFailure
-from dmc.importer import origin
+from dmc.importer import advice, origin
 from dmc.importer.decompositions.places import memory_order
 from dmc.importer.forward.assertions import is_asserted
 from dmc.importer.forward.complex_numbers.rules import is_supported
@@ -27,7 +27,6 @@ from dmc.importer.torch_internals import (
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 _NARROW = (torch.int8, torch.int16)
-_FIXED = "every shape must be fixed: use a mask of fixed shape instead, and pad inputs to one size"
 _MASKED = (
     "every shape must be fixed: for x[mask] = y[mask] write x = torch.where(mask, y, x), and for a mean over x[mask] "
     "(x * mask).sum() / mask.sum(); a mask may choose elements if `forward` makes it of constants"
@@ -70,16 +69,14 @@ def check_results(graph: fx.GraphModule) -> None:
 
 def _check_value(value: Any, place: str, op: str) -> None:
     if isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat):
-        raise ImportFailure(
-            place, f"{op} returns a value that is only known at run time", hint="use masks and torch.where instead"
-        )
+        raise ImportFailure(place, *advice.taken(isinstance(value, torch.SymFloat)))
     if not isinstance(value, torch.Tensor):
         return
     if any(isinstance(size, torch.SymInt) for size in value.shape):
         raise ImportFailure(
             place,
             f"{op} returns a tensor whose shape depends on data or is dynamic",
-            hint=_MASKED if op in _CHOOSE else _FIXED,
+            hint=_MASKED if op in _CHOOSE else advice.FIXED_SIZE,
         )
     check_tensors(op, {place: value})
 

@@ -15,13 +15,13 @@ import numpy as np
 import sympy
 import torch
 from torch._subclasses import FakeTensor
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.fx.proxy import TracerBase
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
 from dmc.importer.capture.eager_strides import eager_strides
-from dmc.importer.capture.objective import Objective, Seen
+from dmc.importer.capture.failures import OWN, failure
+from dmc.importer.capture.objective import MODEL, Objective, Seen
 from dmc.importer.python.functions import Functions
 from dmc.importer.torch_internals import caller, recount_users
 
@@ -33,15 +33,15 @@ def export(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.expor
     """
     try:
         return _exported(objective, batch)
-    except ImportFailure as failure:
-        if not isinstance(failure.__cause__, _OWN):
+    except ImportFailure as told:
+        if not isinstance(told.__cause__, OWN):
             raise
         objective.seen = Seen()
         with mock.patch("torch.compiler.is_compiling", _no), mock.patch("torch.compiler.is_exporting", _no):
             try:
                 return _exported(objective, batch)
             except ImportFailure:
-                raise failure from failure.__cause__
+                raise told from told.__cause__
 
 
 def _check_assertions(program: torch.export.ExportedProgram) -> None:
@@ -67,6 +67,7 @@ def _exported(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.ex
         with warnings.catch_warnings(), _whole_stacks(), _quiet_refusals(), _no_other_randomness(), _later_checks():
             # The objective itself checks which attributes may be assigned.
             warnings.filterwarnings("ignore", "The tensor attributes? .*(was|were) assigned during export")
+            warnings.filterwarnings("ignore", "Converting a tensor with requires_grad=True to a scalar")
             with eager_strides(), objective.seen.watch.on_guard(), Functions(objective.seen.watch):
                 program = torch.export.export(objective, batch, strict=False)
             _check_assertions(program)
@@ -75,36 +76,10 @@ def _exported(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.ex
     except DmcError as error:
         if error.place:
             raise
-        place = origin.of_exception(error, objective.model)
-        raise ImportFailure(str(place), error.fact, error.hint) from error
-    # Export raises many exception types for unsupported models; each is re-raised with the place it names.
+        raise ImportFailure(str(origin.of_exception(error, objective, MODEL)), error.fact, error.hint) from error
+    # Export raises many exception types, and so do models.
     except Exception as error:
-        place = origin.of_exception(error, objective.model)
-        if isinstance(error, _OWN):
-            raise _own_failure(str(place), error) from error
-        op = getattr(error, "func", None)
-        what = origin.op_name(op) if op is not None else "the model"
-        if isinstance(error, GuardOnDataDependentSymNode):
-            what = "a Python number taken from a tensor (by .item(), int(), a slice or a condition)"
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ImportFailure(
-            str(place),
-            f"{what} cannot be exported: {first}",
-            hint="the step is compiled once for fixed shapes: values may not decide shapes or Python control flow; "
-            "use masks and torch.where instead, and index_select and index_copy_ with a tensor of places",
-        ) from error
-
-
-# What Python raises itself, in a model or a loss that does not run in eager either.
-_OWN = (AttributeError, ImportError, LookupError, NameError, TypeError, ZeroDivisionError)
-
-
-def _own_failure(place: str, error: Exception) -> ImportFailure:
-    fact = f"{type(error).__name__}: {str(error).strip()}"
-    hint = "run the model and its loss on the example in PyTorch eager to see it there"
-    if FakeTensor.__name__ in fact:
-        hint = "compute what needs a tensor's numbers outside the step, and pass tensors of fixed shapes and masks"
-    return ImportFailure(place, fact, hint)
+        raise failure(error, objective, batch) from error
 
 
 @contextmanager
@@ -114,19 +89,22 @@ def _whole_stacks() -> Generator[None]:
         yield
 
 
+# They describe at length what the error that follows says: symbols of the graph, or how a shape was computed.
+_LOGS = ("torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor")
+
+
 @contextmanager
 def _quiet_refusals() -> Generator[None]:
-    """Keeps export from printing its partial graph and symbols when data decides control flow: the error that follows
-    names the place.
-    """
-    log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
-    level = log.level
-    log.setLevel(logging.ERROR)
+    """Keeps PyTorch from printing its partial graph, symbols and tracebacks: the error that follows names the place."""
+    levels = {log: log.level for log in map(logging.getLogger, _LOGS)}
     try:
+        for log in levels:
+            log.setLevel(logging.CRITICAL)
         with mock.patch("torch.export._trace.print", create=True):
             yield
     finally:
-        log.setLevel(level)
+        for log, level in levels.items():
+            log.setLevel(level)
 
 
 @contextmanager

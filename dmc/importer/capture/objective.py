@@ -11,14 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from dmc.errors import ImportFailure
+from dmc.importer import origin
 from dmc.importer.capture import tree
 from dmc.importer.capture.own_loss import OwnLoss, reader_of
 from dmc.importer.capture.registered import ONCE, Registered, check_shapes, describe
 from dmc.importer.python.accesses import Accesses
 from dmc.importer.python.state import Change, PythonState, is_missing
 from dmc.importer.python.watch import Watch
+from dmc.importer.torch_internals import traced_node
 from dmc.runtime.signature import Tree
 
+# The path of the user's model in an objective; its loss is at "loss".
+MODEL = "model"
 Loss = Callable[[Any, Any], Any] | int | str
 _PLAIN = (bool, int, float, str)
 TARGET_NAMES = ("targets", "target", "labels", "label")
@@ -130,7 +134,8 @@ class Objective(nn.Module):
             if accesses.is_scratch(change.owner, change.attribute) or self._is_settled(change):
                 continue
             module = change.path.rpartition(".")[0] if isinstance(change.owner, nn.Module) else ""
-            error = _unregistered(change, accesses.place(change.owner, module, change.attribute))
+            place = _made_at(change.after) or accesses.place(change.owner, module, change.attribute)
+            error = _unregistered(change, place)
             if change.owner is None or not isinstance(change.after, _PLAIN):
                 raise error
             self.seen.changed.append((change, error))
@@ -151,11 +156,18 @@ def _unregistered(change: Change, place: str) -> ImportFailure:
         what = f"changes from {change.before!r} to {change.after!r}"
     elif is_missing(change.before) or change.before is None:
         what = "is created"
-    return ImportFailure(
-        place,
-        f"'{change.path}' {what} in `forward` but is not a buffer, so a compiled step would not carry it over",
-        hint=f"use register_buffer, or return it as an auxiliary output of the loss; {ONCE}",
-    )
+    output = "return it beside the loss, as an auxiliary output, and keep that after the step: (loss, {'mean': mean})"
+    if change.owner is None:
+        fact = f"'{change.path}', in a list or dictionary, {what} in `forward`: a compiled step would not do that again"
+        return ImportFailure(place, fact, hint=output)
+    fact = f"'{change.path}' {what} in `forward` but is not a buffer, so a compiled step would not carry it over"
+    return ImportFailure(place, fact, hint=f"use register_buffer, or {output}; {ONCE}")
+
+
+def _made_at(value: Any) -> str:
+    """Where a traced tensor is made; "" for anything else."""
+    node = traced_node(value)[0] if isinstance(value, Tensor | torch.SymFloat | torch.SymInt) else None
+    return "" if node is None else str(origin.of_exported_node(node, MODEL))
 
 
 def _check_loss(loss: Any, count: int) -> None:

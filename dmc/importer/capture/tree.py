@@ -27,11 +27,10 @@ def flatten(value: Any, name: str, leaves: list[tuple[str, torch.Tensor]]) -> Tr
     if isinstance(value, Sequence):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [flatten(item, _join(name, str(index)), leaves) for index, item in enumerate(value)]}
-    raise ImportFailure(
-        name or "example",
-        f"cannot flatten a {type(value).__name__}",
-        hint="pass tensors in tuples, lists and dictionaries",
+    hint = "pass tensors in tuples, lists and dictionaries" + (
+        "; torch.as_tensor(array) makes one" if hasattr(value, "__array__") else ""
     )
+    raise ImportFailure(name or "example", f"is no tensor, but a {type(value).__name__}", hint)
 
 
 def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:

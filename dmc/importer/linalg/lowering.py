@@ -17,7 +17,7 @@ from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImp
 
 from dmc._mlir import ir
 from dmc.errors import ImportFailure
-from dmc.importer import origin
+from dmc.importer import advice, origin
 from dmc.importer.differentiate import trace
 from dmc.importer.linalg import apart, windows
 from dmc.importer.linalg.apart import Died, passed
@@ -62,7 +62,9 @@ class TorchModule:
         try:
             function = self.importer.import_stateless_graph(graph, func_name=name, func_visibility="private")
         except Exception as error:  # torch-mlir raises many exception types for what it cannot import.
-            raise ImportFailure(f"@{name}", f"cannot be imported by torch-mlir: {error}", hint=_WAY_OUT) from error
+            raise ImportFailure(
+                f"@{name}", f"cannot be imported by torch-mlir: {error}", hint=advice.SIMPLER
+            ) from error
         for op in walk(function):
             if is_composite(op):
                 use = use_of(op)
@@ -158,7 +160,6 @@ def _refuse_leftover(op: ir.Operation) -> None:
     raise _cannot_compile(str(op.location), f"torch-mlir has no lowering for '{name.removeprefix('torch.')}'")
 
 
-_WAY_OUT = "write this operation with simpler ones, or compute it outside the step and pass it as an input"
 _OP_NAME = re.compile(r"'(torch\.[\w.]+)'")
 
 
@@ -169,9 +170,25 @@ def _refused(refusal: Refusal) -> ImportFailure:
 
 
 def _cannot_compile(location: str, reason: str, *hints: str) -> ImportFailure:
-    hint = "; ".join((_WAY_OUT, *hints))
+    hint = "; ".join((advice.SIMPLER, *hints))
     found = re.search(r'"([^"#]*)#([^"]*)"(?:\("([^"]*)":(\d+))?', location)
     if found is None:
         return ImportFailure(location, f"torch-mlir cannot lower this: {reason}", hint)
-    place = origin.Origin(found[1], found[3] or "", int(found[4] or 0))
-    return ImportFailure(str(place), f"{found[2]} cannot be compiled ({reason})", hint)
+    place = str(origin.Origin(found[1], found[3] or "", int(found[4] or 0)))
+    if (types := _types(reason)) is None:
+        return ImportFailure(place, f"{found[2]} cannot be compiled ({reason})", hint)
+    if len({each.partition("[")[0] for each in types if each[0] in "fb"}) > 1:
+        fact = f"{found[2]} computes with tensors of different types, {' and '.join(types)}"
+        return ImportFailure(place, fact, hint="convert one of them, as eager asks for, too: x.to(y.dtype)")
+    return ImportFailure(
+        place, f"{found[2]} of {', '.join(types)} cannot be compiled: torch-mlir has no lowering", hint
+    )
+
+
+def _types(reason: str) -> list[str] | None:
+    """The tensors that an operation takes, as "f32[8, 6]", of a message about it; None for another message."""
+    if "failed to legalize" not in reason or " : (" not in reason:
+        return None
+    operands = reason.rpartition(" : (")[2].partition(") -> ")[0]
+    found = re.findall(r"!torch\.vtensor<\[([\d,]*)\],(\w+)>", operands)
+    return [f"{kind}[{sizes.replace(',', ', ')}]" for sizes, kind in found]

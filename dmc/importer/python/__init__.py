@@ -6,6 +6,7 @@
 * calls: `autograd.Function`s and hooks, kept for differentiation
 * gradients: gradients that a model takes itself
 * ctc: a loss that data would size
+* leaving: numbers that leave a step for Python
 * known: tensors whose values do not depend on state or batch
 * masks: masks of constants, and how many elements they choose
 * assigned: assignments to `.data`

@@ -29,16 +29,20 @@ PYTHON_CALL = torch.ops.dmc.python_call.default
 
 # PyTorch's error where a tensor of one trace appears in another.
 _MIXED = "Mixing fake modes"
+_NUMPY = ".numpy() is not supported for tensor subclasses"
+_NO_BACKWARD = torch.autograd.Function.backward
 Rebuild = Callable[[Sequence[Tensor]], Any]
 
 
 @dataclass(frozen=True)
 class PythonCall:
-    """`function` on arguments that `rebuild` makes from tensors; `name` identifies it in errors."""
+    """`function` on arguments that `rebuild` makes from tensors; `name` identifies it in errors. lacks_backward:
+    whether it is an `autograd.Function` that only goes forward."""
 
     name: str
     function: Callable[..., Any]
     rebuild: Rebuild
+    lacks_backward: bool = False
 
     def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The tensors that the call returns. Raises ImportFailure where it cannot be traced."""
@@ -57,7 +61,12 @@ class PythonCalls:
     calls: list[PythonCall] = field(default_factory=list)
 
     def note(
-        self, call: tuple[str, Callable[..., Any]], arguments: tuple[Any, ...], result: Any, is_early: bool = False
+        self,
+        call: tuple[str, Callable[..., Any]],
+        arguments: tuple[Any, ...],
+        result: Any,
+        is_early: bool = False,
+        lacks_backward: bool = False,
     ) -> Any:
         """Adds a node for a call that returns `result` to the graph being traced, and returns `result`. is_early: it
         stands where its one tensor is made."""
@@ -68,7 +77,7 @@ class PythonCalls:
         proxies = [_proxy(tensor, mode.tracer) for tensor in tensors]
         with _behind(proxies[0].node) if is_early else nullcontext():
             node = mode.tracer.create_proxy("call_function", PYTHON_CALL, (proxies, len(self.calls)), {})
-        self.calls.append(PythonCall(*call, rebuild))
+        self.calls.append(PythonCall(*call, rebuild, lacks_backward))
         outputs = _tensors(result)
         node.node.meta["val"] = outputs
         proxy_tensor.track_tensor_tree(outputs, node, constant=None, tracer=mode.tracer)
@@ -93,7 +102,8 @@ def noted_part(
             given = {id(each): version(each) for each in args if isinstance(each, Tensor)}
             result = pytree.tree_map_only(Tensor, functools.partial(_returned, given), part(*args))
         if name == "forward":
-            calls.note((f"autograd.Function '{function.__name__}'", replay), _arguments(args), result)
+            call = f"autograd.Function '{function.__name__}'", replay
+            calls.note(call, _arguments(args), result, lacks_backward=function.backward is _NO_BACKWARD)
         return result
 
     def replay(*args: Any) -> Any:
@@ -225,7 +235,11 @@ def _put_together(value: Any, parts: list[Any]) -> Any:
 def untraceable(what: str, error: Exception) -> ImportFailure:
     """The error for Python code that failed during tracing; the place is the innermost line of user code."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    place = str(origin.of_exception(error, nn.Module()))
     if first.startswith(_MIXED):
         first = "it reads a tensor of the forward pass that is neither an argument nor a local variable"
+    if _NUMPY in first:
+        fact = f"{what} lets a tensor's numbers leave the step, by NumPy"
+        return ImportFailure(place, fact, hint="write it by PyTorch's operations, on tensors")
     hint = "forward and backward must consist of PyTorch operations on tensors that are arguments or local variables"
-    return ImportFailure(str(origin.of_exception(error, nn.Module())), f"{what} cannot be traced: {first}", hint)
+    return ImportFailure(place, f"{what} cannot be traced: {first}", hint)

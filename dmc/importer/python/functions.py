@@ -12,14 +12,15 @@ from torch.fx.experimental import proxy_tensor
 from torch.overrides import TorchFunctionMode
 
 from dmc.errors import ImportFailure
-from dmc.importer import origin
+from dmc.importer.python import leaving
 from dmc.importer.python.calls import noted_hook
 from dmc.importer.python.ctc import ctc_loss
 from dmc.importer.python.gradients import noted_gradient
+from dmc.importer.python.leaving import asked_by_library
 from dmc.importer.python.masks import combinations, indexed, masked_select
 from dmc.importer.python.values import bincount, correlation, covariance, gaussian_nll, narrow, repeated
 from dmc.importer.python.watch import Watch
-from dmc.importer.torch_internals import caller, traced_apart
+from dmc.importer.torch_internals import traced_apart
 
 _FIRST = "input"
 
@@ -129,6 +130,19 @@ def _known(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
     return watch.known.call(function, *args, **kwargs)
 
 
+def _array(watch: Watch, function: Any, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    return leaving.array(watch.known, function, x, *args, **kwargs)
+
+
+def _text(watch: Watch, function: Any, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    return leaving.text(watch.known, function, x, *args, **kwargs)
+
+
+def _turned(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
+    watch.turned = True
+    return function(*args, **kwargs)
+
+
 def _hook(watch: Watch, register: Any, tensor: Tensor, hook: Any) -> Any:
     if (name := watch.name_of(tensor)) is not None:
         fact = f"registers another hook on {name} in each call of `forward`"
@@ -158,19 +172,11 @@ def _gradient(watch: Watch, grad: Any, *args: Any, **options: Any) -> Any:
 
 def _refused(fact: str, hint: str, of_library: bool = True) -> Callable[..., Any]:
     def refuse(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
-        if not of_library and _is_called_by_library():
+        if not of_library and asked_by_library():
             return function(*args, **kwargs)
         raise ImportFailure(None, fact, hint)
 
     return refuse
-
-
-def _is_called_by_library() -> bool:
-    """Whether PyTorch itself is the caller; frames of modes are in between."""
-    frame = caller(1)
-    while frame is not None and frame.f_code.co_name in ("__torch_function__", "refuse", "_is_called_by_library"):
-        frame = frame.f_back
-    return frame is not None and origin.is_library(frame.f_code.co_filename)
 
 
 _DIFFERENTIATES = _refused(
@@ -181,13 +187,18 @@ _ATTRIBUTES: Any = torch.Tensor
 _NUMBERS = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "equal", "allclose", "is_nonzero")
 # What has as many elements as values say.
 _SIZED = ("nonzero", "argwhere", "unique", "unique_consecutive")
+# What changes the shape of a tensor in place.
+_TURNS = ("t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_")
 _CONVERSIONS = ("to", "type", "type_as", "float", "double", "half", "bfloat16")
 _HANDLERS: dict[Any, Callable[..., Any]] = {
     **{getattr(torch.Tensor, name): _converted for name in _CONVERSIONS},
     **{getattr(torch.Tensor, name): _known for name in _NUMBERS},
+    **dict.fromkeys((torch.Tensor.numpy, torch.Tensor.__array__), _array),
+    **dict.fromkeys((torch.Tensor.__repr__, torch.Tensor.__format__), _text),
     **dict.fromkeys((torch.equal, torch.allclose, torch.is_nonzero), _known),
     _ATTRIBUTES.data.__get__: _data,
     _ATTRIBUTES.data.__set__: _assigned,
+    **{getattr(torch.Tensor, name): _turned for name in _TURNS},
     torch.Tensor.__getitem__: _index,
     torch.Tensor.__setitem__: _assign,
     torch.Tensor.register_hook: _hook,

@@ -40,7 +40,7 @@ from dmc.importer.torch_internals import (
 class Watch:
     """One trace. calls: recorded during it. known: what it computes from constants. registered: parameters and buffers
     by name, while the model runs. checkpoints: how many parts of the model were checkpointed. selections, assigned:
-    what is done by values where eager shares memory.
+    what is done by values where eager shares memory. turned: whether the model changes a shape in place.
     """
 
     calls: PythonCalls = field(default_factory=PythonCalls)
@@ -48,6 +48,7 @@ class Watch:
     registered: Mapping[str, Tensor] = field(default_factory=dict)
     checkpoints: int = 0
     assigned: AssignedData = field(default_factory=AssignedData)
+    turned: bool = False
 
     def __post_init__(self) -> None:
         self.selections = Selections(self.known)

@@ -1,0 +1,150 @@
+"""Arguments of `dmc.compile`, and what a compiled step is asked for."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import nn
+
+import dmc
+from tests.mistakes.table import FEATURES, batch, compiled, mistake
+
+MISSING = r"does not exist: a step is no nn\.Module"
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Linear(FEATURES, FEATURES)
+
+
+@functools.cache
+def _step() -> Any:
+    return dmc.compile(
+        _model(), loss=nn.functional.mse_loss, optimizer=dmc.optim.SGD(lr=0.1), example=batch(), verify=False
+    )
+
+
+@mistake(r"is a class, AdamW", r"torch\.optim\.AdamW\(model\.parameters\(\), lr", place="optimizer")
+def optimizer_is_a_class() -> Any:
+    return compiled(_model(), optimizer=torch.optim.AdamW)
+
+
+@mistake(r"is a class, AdamW", r"dmc\.optim\.AdamW\(", place="optimizer")
+def optimizer_is_a_class_of_dmc() -> Any:
+    return compiled(_model(), optimizer=dmc.optim.AdamW)
+
+
+@mistake(r"'adamw'", r"dmc\.optim\.AdamW", place="optimizer")
+def optimizer_is_a_name() -> Any:
+    return compiled(_model(), optimizer="adamw")
+
+
+@mistake("not of this model", r"model\.parameters\(\)", place="optimizer")
+def optimizer_of_another_model() -> Any:
+    return compiled(_model(), optimizer=torch.optim.AdamW(_model().parameters()))
+
+
+@mistake("is a scheduler", r"step\.scheduler", place="optimizer")
+def scheduler_as_optimizer() -> Any:
+    model = _model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return compiled(model, optimizer=torch.optim.lr_scheduler.StepLR(optimizer, 10))
+
+
+@mistake("is not supported", r"dmc\.optim", place="LBFGS")
+def optimizer_that_is_not_supported() -> Any:
+    model = _model()
+    return compiled(model, optimizer=torch.optim.LBFGS(model.parameters()))
+
+
+@mistake("requires a gradient", "unfreeze", place="the model")
+def nothing_to_train() -> Any:
+    return compiled(_model().requires_grad_(False))
+
+
+@mistake("is a class, MSELoss", r"MSELoss\(", place="loss")
+def loss_is_a_class() -> Any:
+    return compiled(_model(), loss=nn.MSELoss)
+
+
+@mistake(r"does not exist", "cpu or cuda", place="target")
+def target_that_does_not_exist() -> Any:
+    return compiled(_model(), target="gpu")
+
+
+@mistake("does not exist", "bf16-mixed", place="precision 'fp16'")
+def precision_that_does_not_exist() -> Any:
+    return compiled(_model(), precision="fp16")
+
+
+@mistake("is that of a model", r'\{"model": model\.state_dict\(\)\}', place="state")
+def loads_the_state_of_a_model() -> Any:
+    return _step().load_state_dict(_model().state_dict())
+
+
+@mistake(MISSING, "is the whole of it", place="Loss.backward")
+def calls_backward_on_a_loss() -> Any:
+    return _step()(*batch()).backward()
+
+
+@mistake(MISSING, "evaluation=True", place="eval")
+def puts_a_step_into_eval_mode() -> Any:
+    return _step().eval()
+
+
+@mistake(MISSING, "in the mode", place="train")
+def puts_a_step_into_train_mode() -> Any:
+    return _step().train()
+
+
+@mistake(MISSING, "state_dict", place="parameters")
+def asks_a_step_for_parameters() -> Any:
+    return _step().parameters()
+
+
+@mistake(MISSING, "leave this line out", place="zero_grad")
+def sets_gradients_to_zero() -> Any:
+    return _step().zero_grad()
+
+
+@mistake(MISSING, "target=", place="to")
+def moves_a_step() -> Any:
+    return _step().to("cuda")
+
+
+@mistake(r"expected f32\[8, 6\], got f32\[4, 6\]", "drop_last", place="input")
+def another_shape() -> Any:
+    return _step()(*(each[:4] for each in batch()))
+
+
+@mistake("got f64", "float32", place="input")
+def another_type() -> Any:
+    return _step()(*(each.double() for each in batch()))
+
+
+@mistake("expected 2 positional inputs, got 1", "call it as", place="call")
+def without_targets() -> Any:
+    return _step()(batch()[0])
+
+
+@mistake("without evaluation", "evaluation=True", place="the step")
+def evaluates_without_a_program() -> Any:
+    return _step().evaluate(*batch())
+
+
+@mistake(
+    r"trains other parameters than the first example: not b\.weight, b\.bias", "a step of its own", place="example[1]"
+)
+def layer_of_one_shape_only() -> Any:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(FEATURES, FEATURES), nn.Linear(FEATURES, FEATURES)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.b(self.a(x)) if len(x) > 4 else self.a(x)
+
+    short = torch.randn(4, FEATURES), torch.randn(4, FEATURES)
+    return compiled(Model(), example=[batch(), short])
