@@ -143,10 +143,10 @@ def _imported_beside(step: ImportedStep, request: Request, name: str, context: i
     other = _imported(request, context)
     own, others = ({spec.name: spec for spec in each.signature.state} for each in (step, other))
     place = f"example[{name.rpartition('-')[2]}]"
-    trained, again = ({key for key, spec in each.items() if spec.role == "parameter"} for each in (own, others))
+    trained, again = ([key for key, spec in each.items() if spec.role == "parameter"] for each in (own, others))
     if trained != again:
-        differing = (("not", trained - again), ("but also", again - trained))
-        names = [f"{word} {', '.join(sorted(some))}" for word, some in differing if some]
+        missing, new = [key for key in trained if key not in again], [key for key in again if key not in trained]
+        names = [f"{word} {', '.join(some)}" for word, some in (("not", missing), ("but also", new)) if some]
         hint = (
             "compile a step of its own for this example, and carry the parameters over: "
             "step.load_state_dict({'model': other.state_dict()['model']}); or let every example use every layer"

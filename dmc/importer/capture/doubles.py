@@ -41,7 +41,7 @@ def narrow(program: torch.export.ExportedProgram, model: str) -> None:
         if spec.kind != InputKind.CONSTANT_TENSOR or not isinstance(value, Tensor) or value.dtype != torch.float64:
             continue
         node = placeholders[spec.arg.name]
-        for user in node.users:
+        for user in list(node.users):
             _narrow(user, node, model)
         node.meta["val"] = _as_float(node.meta["val"])
         constants[spec.target or ""] = value.float()
@@ -50,6 +50,8 @@ def narrow(program: torch.export.ExportedProgram, model: str) -> None:
 def _narrow(node: fx.Node, operand: fx.Node, model: str) -> None:
     """Lets what moves `operand`, up to conversions to float32, do so in float32."""
     value = node.meta.get("val")
+    if node.target is aten._assert_tensor_metadata.default:  # That its type is as it was, before a conversion.
+        return node.graph.erase_node(node)
     if node.target in _CONVERSIONS and isinstance(value, Tensor) and value.dtype == torch.float32:
         return
     is_move = node.target in _MOVES or (is_view(node.target) and node.target not in _CONVERSIONS)
@@ -58,7 +60,7 @@ def _narrow(node: fx.Node, operand: fx.Node, model: str) -> None:
         hint = "convert it where it is made: torch.from_numpy(table).float(), or dtype=torch.float32"
         raise ImportFailure(place, "computes with a constant of float64", hint)
     node.meta["val"] = _as_float(value)
-    for user in node.users:
+    for user in list(node.users):
         _narrow(user, node, model)
 
 
