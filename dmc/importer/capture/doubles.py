@@ -51,7 +51,8 @@ def _narrow(node: fx.Node, operand: fx.Node, model: str) -> None:
     """Lets what moves `operand`, up to conversions to float32, do so in float32."""
     value = node.meta.get("val")
     if node.target is aten._assert_tensor_metadata.default:  # That its type is as it was, before a conversion.
-        return node.graph.erase_node(node)
+        node.graph.erase_node(node)
+        return
     if node.target in _CONVERSIONS and isinstance(value, Tensor) and value.dtype == torch.float32:
         return
     is_move = node.target in _MOVES or (is_view(node.target) and node.target not in _CONVERSIONS)
