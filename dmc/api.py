@@ -97,8 +97,8 @@ def compile(
     state, and gradients through the updated parameters. By default only where eager takes less than a tenth of compile
     time; otherwise a note says so. Neither the model nor the compiled step is affected.
     dump_dir: where to write the module in each form.
-    progress: whether to show stages and times on stderr: a bar on a terminal, lines elsewhere; by default only on a
-    terminal, of rank 0.
+    progress: whether to show stages and times on stderr, of rank 0: a bar on a terminal, lines elsewhere. By default
+    elsewhere a line every few seconds, the first after less than two; False shows nothing.
     observer: notified when stages begin and end, instead of any display (`dmc.observer.Observer`).
 
     Raises ImportFailure, naming operation, module and source line, for what cannot be compiled; PlanError for a plan

@@ -1,8 +1,10 @@
-"""Shows a compilation: a progress bar by stage on a terminal, plain lines elsewhere, or nothing."""
+"""Shows a compilation: a progress bar by stage on a terminal, lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
@@ -13,14 +15,60 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-class PlainObserver(Observer):
-    """One line per finished stage: its name and its wall-clock time."""
+# The first line comes so long after the beginning, and the next ones so long after one another.
+FIRST_S, EVERY_S = 1.5, 5.0
+
+
+class LogObserver(Observer):
+    """A line now and then while a compilation takes long: what runs, how many stages are done, and for how long."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._begin = time.perf_counter()
+        self._stage, self._done, self._planned = "begins", 0, 0
+
+    @contextmanager
+    def running(self) -> Generator[Observer]:
+        """Prints inside the block, from a thread of its own."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._print, args=(ended,), name="dmc-progress", daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            ended.set()
+            thread.join()
+
+    def plan(self, stages: Sequence[str]) -> None:
+        """Counts them."""
+        self._planned += len(stages)
+
+    def started(self, name: str) -> None:
+        """Takes the name."""
+        self._stage = name
+
+    def finished(self, name: str, seconds: float, failed: bool) -> None:
+        """Counts the stage."""
+        self._done += 1
+
+    def _print(self, ended: threading.Event) -> None:
+        wait = FIRST_S
+        while not ended.wait(wait):
+            seconds = time.perf_counter() - self._begin
+            print(
+                f"dmc: compiling for {seconds:.0f} s: {self._stage}, {self._done} of {self._planned} stages done",
+                file=self._stream,
+                flush=True,
+            )
+            wait = EVERY_S
+
+
+class PlainObserver(LogObserver):
+    """One line more per finished stage: its name and its wall-clock time."""
 
     def finished(self, name: str, seconds: float, failed: bool) -> None:
         """Prints the line."""
+        super().finished(name, seconds, failed)
         print(f"{name:<24} {seconds:7.2f} s{'  failed' if failed else ''}", file=self._stream, flush=True)
 
     def note(self, text: str) -> None:
@@ -68,14 +116,17 @@ class BarObserver(Observer):
 def shown(progress: bool | None = None, stream: TextIO | None = None) -> Generator[Observer]:
     """An observer that suits `stream` (stderr by default), active inside the block.
 
-    progress: whether to show stages; by default only on a terminal.
+    progress: whether to show stages; by default all of them on a terminal, and elsewhere a line every few seconds.
     """
     target = sys.stderr if stream is None else stream
-    if progress is not False and target.isatty():
+    if progress is False:
+        yield Observer()
+    elif target.isatty():
         with _bar(target) as bar:
             yield BarObserver(bar)
     else:
-        yield PlainObserver(target) if progress else Observer()
+        with (PlainObserver if progress else LogObserver)(target).running() as observer:
+            yield observer
 
 
 def _bar(stream: TextIO) -> Progress:

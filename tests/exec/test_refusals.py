@@ -255,4 +255,4 @@ def _sum(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 def _compile(model: nn.Module, example: Any = None, loss: Any = _sum, **options: Any) -> None:
     if example is None:
         example = (torch.randn(8, FEATURES), torch.zeros(()))
-    dmc.compile(model, loss=loss, optimizer=dmc.optim.SGD(lr=0.1), example=example, **options)
+    dmc.compile(model, loss=loss, optimizer=dmc.optim.SGD(lr=0.1), example=example, progress=False, **options)

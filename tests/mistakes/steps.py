@@ -22,7 +22,12 @@ def _model() -> nn.Module:
 @functools.cache
 def _step() -> Any:
     return dmc.compile(
-        _model(), loss=nn.functional.mse_loss, optimizer=dmc.optim.SGD(lr=0.1), example=batch(), verify=False
+        _model(),
+        loss=nn.functional.mse_loss,
+        optimizer=dmc.optim.SGD(lr=0.1),
+        example=batch(),
+        verify=False,
+        progress=False,
     )
 
 

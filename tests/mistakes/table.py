@@ -74,6 +74,7 @@ def compiled(model: Any, **changes: Any) -> Any:
         "optimizer": dmc.optim.SGD(lr=0.1),
         "example": batch(),
         "verify": False,
+        "progress": False,
     }
     return dmc.compile_artifact(model, **{**options, **changes})
 

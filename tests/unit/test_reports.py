@@ -11,7 +11,7 @@ import dmc
 from dmc.errors import DmcError
 from dmc.observer import Observer
 from dmc.program.sizes import size_text
-from dmc.progress import BarObserver, PlainObserver, shown
+from dmc.progress import BarObserver, LogObserver, PlainObserver, shown
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.memory_report import report
 from dmc.runtime.movements import Entry
@@ -64,7 +64,8 @@ class _Terminal(io.StringIO):
         (None, _Terminal(), BarObserver),
         (True, _Terminal(), BarObserver),
         (False, _Terminal(), Observer),
-        (None, io.StringIO(), Observer),
+        (None, io.StringIO(), LogObserver),
+        (False, io.StringIO(), Observer),
         (True, io.StringIO(), PlainObserver),
     ],
 )
@@ -73,7 +74,7 @@ def test_progress_is_shown_on_a_terminal_or_by_request(
 ) -> None:
     with shown(progress, stream) as observer, observer.stage("placed"):
         assert type(observer) is kind
-    assert ("placed" in stream.getvalue()) == (kind is not Observer)
+    assert ("placed" in stream.getvalue()) == (kind in (BarObserver, PlainObserver))
 
 
 def test_an_observer_takes_the_place_of_the_display() -> None:
