@@ -24,6 +24,7 @@ from dmc.machine import machine as machine_named
 from dmc.machine import machine_for
 from dmc.mesh import Mesh
 from dmc.observer import Observer
+from dmc.outside import Outside, forget
 from dmc.plans import Plan, Recipe
 from dmc.program.tuning import Table
 from dmc.progress import shown
@@ -131,7 +132,7 @@ def compile(
         observer=observer,
     )
     check_cpu(artifact.requires, "the compiled step")
-    return CompiledStep(artifact, world=world, settings=settings)
+    return CompiledStep(artifact, world=world, settings=settings, outside=Outside(model, loss, optimizer))
 
 
 def compile_artifact(
@@ -168,6 +169,7 @@ def compile_artifact(
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     settings = Settings(target, machine, memory_cap or 0, executor, _tuning_table(tuning, chosen))
     check_model(model, loss)
+    forget(model)
     _check_early(model, loss, plan, machine, chosen if ":" in target else ())
     examples = example if isinstance(example, list) else [example]
     requests = [Request.of(model, loss, optimizer, each, kind, accumulate, seed) for each in examples]

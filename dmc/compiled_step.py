@@ -11,22 +11,85 @@ from torch import nn
 
 from dmc import optim
 from dmc.errors import DmcError, StateError
+from dmc.outside import Outside
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.checks import LearningRates, rates_of
+from dmc.runtime.settings import RunSettings
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
+from dmc.runtime.variant import Batch
+from dmc.runtime.world.launch import World
 
 Scheduler = TypeVar("Scheduler")
+_DEFAULT = RunSettings()
 
 
 class CompiledStep(Step):
-    """A compiled training step whose state dictionaries hold torch tensors; see `dmc.runtime.Step`."""
+    """A compiled training step whose state dictionaries hold torch tensors; see `dmc.runtime.Step`.
+
+    Without `lr`, it follows the rates of the `torch.optim` optimizer that it was compiled with, as long as that lives:
+    `optimizer.param_groups[0]["lr"] = 1e-4`, or a scheduler of that optimizer. Other changes of the optimizer or the
+    model after compilation have no effect on it; of most of them it warns once (`dmc.errors.IgnoredChange`).
+    """
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        device: str | None = None,
+        world: World | None = None,
+        settings: RunSettings = _DEFAULT,
+        outside: Outside | None = None,
+    ) -> None:
+        """outside: what the step was compiled from, where that was in this process."""
+        super().__init__(artifact, device, world, settings)
+        self._outside = outside
+        self._followed = None if outside is None else outside.rates()
+
+    def _run(self, values_of: Batch, lr: LearningRates | None, check_finite: bool) -> Any:
+        if self._outside is not None:
+            self._follow(self._outside)
+        return super()._run(values_of, lr, check_finite)
+
+    def _follow(self, outside: Outside) -> None:
+        outside.step()
+        rates = outside.rates()
+        if rates is not None and rates != self._followed:
+            self._default_rates = rates_of(rates, self.signature)
+            self._followed = rates
+
+    def update(self, model: nn.Module) -> None:
+        """Copies the trained parameters and the buffers into a PyTorch model, such as the one that was compiled.
+
+        The step trains its own copy of them: `model` itself stays as it was until then. Works on every mesh (all ranks
+        call it), and for a model on any device, of any floating-point type. Raises StateError, the model unchanged,
+        where it lacks one of the tensors, or has it in another shape.
+        """
+        state = self.state_dict()
+        own = {
+            **dict(model.named_parameters(remove_duplicate=False)),
+            **dict(model.named_buffers(remove_duplicate=False)),
+        }
+        beside = {name: tensor for name, tensor in state.get("other", {}).items() if name in own}
+        given = {**state["model"], **beside}
+        if wrong := [name for name, tensor in given.items() if name not in own or own[name].shape != tensor.shape]:
+            name = wrong[0]
+            fact = f"lacks '{name}'" if name not in own else f"has '{name}' of shape {list(own[name].shape)}"
+            more = f", and {len(wrong) - 1} more do not fit" if len(wrong) > 1 else ""
+            hint = "pass the model that was compiled, or one made in the same way; of a wrapped one, what is inside"
+            raise StateError("the model", f"{fact}, the step of shape {list(given[name].shape)}{more}", hint)
+        with torch.no_grad():
+            for name, tensor in given.items():
+                own[name].copy_(tensor)
 
     def state_dict(self) -> StateDict:
         """A copy of the state: {"model": tensors by name, "optimizer": by "<parameter>.<slot>", "step", "seed"}.
 
-        `model.load_state_dict(step.state_dict()["model"])` puts the trained parameters into the PyTorch model: the keys
-        are those of `model.state_dict()`. What these leave out is in "other"; see `dmc.runtime.state.StateDict`.
+        `step.update(model)` puts the trained parameters into a PyTorch model. The keys of "model" are those of
+        `model.state_dict()`. What these leave out is in "other"; see `dmc.runtime.state.StateDict`.
         """
         state = super().state_dict()
+        if self._outside is not None:
+            self._outside.give()
         for part in (state["model"], state["optimizer"], state.get("other", {})):
             part.update({name: _to_tensor(array) for name, array in part.items()})
         return state
@@ -71,7 +134,14 @@ class CompiledStep(Step):
             fact = "also cycles momentum, which is a constant of a compiled step"
             raise DmcError(f"scheduler {make.__name__}", fact, hint="pass cycle_momentum=False")
         rates = _Rates(self.signature.learning_rates)
-        scheduler = make(rates, **options)
+        try:
+            scheduler = make(rates, **options)
+        except (ValueError, KeyError) as error:
+            if "momentum" not in str(error):
+                raise
+            fact = f"also cycles momentum, which is a constant of a compiled step ({error})"
+            name = getattr(make, "__name__", type(make).__name__)
+            raise DmcError(f"scheduler {name}", fact, hint="create it with cycle_momentum=False") from error
         # What PyTorch warns of otherwise: here the compiled step takes the optimizer's.
         rates.step()
         return scheduler

@@ -36,6 +36,10 @@ class NonFiniteLossError(DmcError):
     """`step(..., check_finite=True)` found a loss that is NaN or infinite; the state is unchanged."""
 
 
+class IgnoredChange(UserWarning):
+    """A change of the model or the optimizer after compilation, which the compiled step does not see."""
+
+
 class ArtifactError(DmcError):
     """A `.dmc` file that is damaged, has another schema or version, or is no `.dmc` file at all."""
 

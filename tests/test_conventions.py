@@ -67,7 +67,7 @@ RANKS = {
     # Passes choose by what lowering makes of a kernel.
     "passes": 5,
     "pipeline": 6,
-    "executors": 7,
+    **dict.fromkeys(("executors", "outside"), 7),
     **dict.fromkeys(("verification", "compiled_step"), 8),
     **dict.fromkeys(("arguments", "compilation"), 9),
     "api": 10,

@@ -57,6 +57,12 @@ def _check_momentum(scheduler: Any) -> None:
         _check_momentum(each)
 
 
+def not_finite(loss: float) -> str:
+    """What is not finite, where the guard has found that something is not."""
+    norm = "" if not np.isfinite(loss) else ", but the norm of the gradients, by which they are clipped, is not finite"
+    return f"the loss is {loss:g}{norm}"
+
+
 def in_order(batch: Mapping[str, Any], signature: Signature) -> list[Any]:
     """The inputs of a step by their names, in the order of the signature; raises InputError."""
     names = [spec.name for spec in signature.batch]

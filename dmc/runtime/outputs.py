@@ -75,6 +75,10 @@ class LazyArray:
         # A copy, because what is read-only cannot be exported; bf16 is not numpy's own.
         return array.astype(np.float32) if array.dtype.kind == "V" else array.copy()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and copied as the value alone."""
+        return np.array, (self.numpy(),)
+
     def __repr__(self) -> str:
         kind = type(self).__name__
         return f"{kind}({self._array})" if self._array is not None else f"{kind}({self._type()}, not read yet)"
@@ -89,6 +93,10 @@ class LazyNumber(Number[Any], LazyArray):
     def item(self) -> Any:
         """As a Python number; waits for the step."""
         return self.numpy().item()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        value = self.item()
+        return type(value), (value,)
 
 
 class Loss(NotOfTorch, LazyNumber):

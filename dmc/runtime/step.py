@@ -13,7 +13,7 @@ import numpy as np
 from dmc.errors import ArtifactError, InputError, NonFiniteLossError, VerificationError
 from dmc.runtime import state as states
 from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, check_state
-from dmc.runtime.checks import LearningRates, check_artifact, in_order, rates_of
+from dmc.runtime.checks import LearningRates, check_artifact, in_order, not_finite, rates_of
 from dmc.runtime.foreign import STEP, NotOfTorch
 from dmc.runtime.held_state import HeldState
 from dmc.runtime.ledger import Ledger
@@ -30,6 +30,7 @@ from dmc.runtime.signature import Signature
 from dmc.runtime.state import StateDict
 from dmc.runtime.tolerance import TOLERANCE
 from dmc.runtime.tree import flatten_call
+from dmc.runtime.uncopied import Uncopied
 from dmc.runtime.variant import Batch, Variant, fitting
 from dmc.runtime.world.launch import World, world_from_environment
 
@@ -52,7 +53,7 @@ def load(path: str | os.PathLike[str], device: str | None = None, verify: bool =
     return Step.load(path, device, verify)
 
 
-class Step(NotOfTorch):
+class Step(NotOfTorch, Uncopied):
     """A compiled training step; parameters and optimizer state stay in device memory.
 
     On GPUs, a step of several ranks runs in one process per rank; on a CPU, in one process. A process with one rank
@@ -263,9 +264,8 @@ class Step(NotOfTorch):
     def _run(self, values_of: Batch, lr: LearningRates | None, check_finite: bool) -> Any:
         program, outputs = self._issue(values_of, lr, check_finite)
         if check_finite and not outputs[1].numpy():
-            fact = f"the loss is {outputs[0]:g}"
             hint = "the state is unchanged: skip the batch, lower the learning rate, or check indices that are computed"
-            raise NonFiniteLossError(f"step {self.steps_done + 1}", fact, hint)
+            raise NonFiniteLossError(f"step {self.steps_done + 1}", not_finite(float(outputs[0].numpy())), hint)
         return program.result(outputs[0], outputs[2:])
 
     def _issue(self, values_of: Batch, lr: LearningRates | None, check_finite: bool) -> tuple[Variant, list[LazyArray]]:
