@@ -110,14 +110,12 @@ class Megatron(Rule):
 
 @dataclass(frozen=True)
 class SequenceParallel(Rule):
-    """Inputs and outputs of matching modules have their tokens split over `axis`: along `dim`; None: by the batch, or
-    by the sequence where the batch is not divisible.
-    """
+    """Inputs and outputs of matching modules have sequence dimension `dim` split over `axis`."""
 
     verb = "sequence_parallel"
     axis: str
     between: tuple[str, ...]
-    dim: int | None = None
+    dim: int = 1
 
 
 @dataclass(frozen=True)
