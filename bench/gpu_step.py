@@ -36,6 +36,7 @@ from bench.gpu_models import MODELS
 from bench.gpu_peers import CLIP, DECAY, FEW_MODELS, RATE, SYSTEMS, peer
 from bench.packed import PACKED, read_packed, write_packed
 from bench.record import write_record
+from bench.seeded import seeded
 from bench.side_by_side import run_each
 from dmc.program.tuning import CANDIDATES
 
@@ -256,19 +257,8 @@ def _measured(
 
 @functools.lru_cache(1)
 def start(model: str) -> Mapping[str, np.ndarray]:
-    """Parameters as at the start of training, the same on every machine and for every system."""
-    random = np.random.default_rng(0)
-    found: dict[str, np.ndarray] = {}
-    with torch.device("meta"):
-        net = MODELS[model].build(0.0)
-    names = {id(tensor): name for name, tensor in reversed(list(net.named_parameters(remove_duplicate=False)))}
-    for name, tensor in net.named_parameters(remove_duplicate=False):
-        if names[id(tensor)] in found:
-            found[name] = found[names[id(tensor)]]
-            continue
-        is_scale = tensor.dim() == 1 and name.endswith("weight")
-        found[name] = 0.02 * random.standard_normal(tuple(tensor.shape), np.float32) + np.float32(is_scale)
-    return found
+    """Parameters as at the start of training."""
+    return seeded(MODELS[model].build)
 
 
 def load(net: torch.nn.Module, values: Mapping[str, np.ndarray]) -> None:

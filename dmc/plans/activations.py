@@ -12,7 +12,7 @@ from dmc.plans.rules import Rule, SequenceParallel, ShardActivation
 from dmc.plans.tensors import ActivationPlan, Side
 
 Value = tuple[str, Side]
-Dims = dict[int, tuple[AxisUse, ...]]
+Dims = dict[int | None, tuple[AxisUse, ...]]
 
 
 def constrain(rules: Sequence[Rule], modules: Sequence[str], unmatched: list[Rule]) -> tuple[ActivationPlan, ...]:
@@ -44,6 +44,11 @@ def _asked(rule: Rule) -> list[tuple[str, tuple[Side, ...], bool]]:
     return []
 
 
+def named(dim: int | None) -> str:
+    """A dimension of a constraint, in words."""
+    return "tokens" if dim is None else f"dimension {dim}"
+
+
 def _add(dims: Dims, value: Value, rule: Rule) -> None:
     assert isinstance(rule, ShardActivation | SequenceParallel)
     use = AxisUse(rule.axis, rule=str(rule))
@@ -55,7 +60,7 @@ def _add(dims: Dims, value: Value, rule: Rule) -> None:
             module, side = value
             raise PlanError(
                 f"{side} of {module}",
-                f"axis '{use.axis}' is used twice: on dimension {dim} by {other.rule}, and on dimension {rule.dim} by "
+                f"axis '{use.axis}' is used twice: on {named(dim)} by {other.rule}, and on {named(rule.dim)} by "
                 f"{use.rule}",
                 hint="an axis splits a value once; drop one of the rules",
             )

@@ -82,10 +82,12 @@ class Recipe:
         """Splits dimension `dim` (negative: from the end) of the matching modules' outputs over `axis`."""
         return self._with(ShardActivation(pattern, dim, axis, optional, recipe=self.name))
 
-    def sequence_parallel(self, axis: str, *, between: Sequence[str], dim: int = 1) -> Self:
-        """Computes the modules `between` the tensor-parallel parts on sequences split over `axis`.
+    def sequence_parallel(self, axis: str, *, between: Sequence[str], dim: int | None = None) -> Self:
+        """Computes the modules `between` the tensor-parallel parts on tokens split over `axis`.
 
-        Their inputs and outputs are split along `dim`, the sequence (Korthikanti et al. 2022, section 4.2.2).
+        Their inputs and outputs are split along `dim` (Korthikanti et al. 2022, section 4.2.2: along the sequence).
+        By default that is the batch, whose parts are contiguous and therefore move without a copy, or the sequence,
+        dimension 1, where a rank's batch is not divisible.
         """
         patterns = (between,) if isinstance(between, str) else tuple(between)
         if not patterns:

@@ -41,6 +41,11 @@ class ResolvedPlan:
             return replicated(len(spec.shape))
         return self.tensors[spec.name].stored
 
+    def batch_parts(self) -> int:
+        """Into how many parts the batch, dimension 0 of the inputs, is split."""
+        layouts = [each.layout.placement() for each in self.inputs.values() if each.spec.shape]
+        return max((self.mesh.group_size(layout.dims[0]) for layout in layouts), default=1)
+
     def unused_axes(self) -> tuple[str, ...]:
         """Axes of more than one rank that no placement uses: along them all ranks do the same work."""
         layouts = [layout for each in self.tensors.values() for layout in (each.stored, each.used, each.optimizer)]

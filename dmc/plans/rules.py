@@ -110,12 +110,14 @@ class Megatron(Rule):
 
 @dataclass(frozen=True)
 class SequenceParallel(Rule):
-    """Inputs and outputs of matching modules have sequence dimension `dim` split over `axis`."""
+    """Inputs and outputs of matching modules have their tokens split over `axis`: along `dim`; None: by the batch, or
+    by the sequence where the batch is not divisible.
+    """
 
     verb = "sequence_parallel"
     axis: str
     between: tuple[str, ...]
-    dim: int = 1
+    dim: int | None = None
 
 
 @dataclass(frozen=True)

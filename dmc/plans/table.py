@@ -34,7 +34,7 @@ def table(
     for each in activations:
         where = f"{each.side} of {each.module or 'the model'}"
         for dim, uses in each.dims.items():
-            text = f"dimension {dim}: {' '.join(map(str, uses))}"
+            text = f"{'tokens' if dim is None else f'dimension {dim}'}: {' '.join(map(str, uses))}"
             rows.append((where, "", text, "", "", "", "; ".join(use.rule for use in uses)))
     head = f"plan over {mesh}, {mesh.size} ranks"
     return "\n".join([head, "", *_aligned(rows), "", LEGEND, *notes])

@@ -56,10 +56,11 @@ class InputPlan:
 class ActivationPlan:
     """A plan's constraint on an input or output of a module: dimension to the axes that split it.
 
-    A negative dimension counts from the end. Dimensions not named are unconstrained. Shapes are not known here: the
-    pass that applies the constraint checks ranks and sizes.
+    A negative dimension counts from the end; None stands for the batch, or for the sequence (dimension 1) where the
+    batch is not divisible. Dimensions not named are unconstrained. Shapes are not known here: the pass that applies the
+    constraint checks ranks and sizes.
     """
 
     module: str
     side: Side
-    dims: Mapping[int, tuple[AxisUse, ...]]
+    dims: Mapping[int | None, tuple[AxisUse, ...]]

@@ -241,8 +241,8 @@ def test_activations() -> None:
     assert found == {
         ("h.0.fc", "output"): {-1: ["tp"]},
         ("h.1.fc", "output"): {-1: ["tp"], 0: ["dp"]},
-        ("embed", "input"): {1: ["tp"]},
-        ("embed", "output"): {1: ["tp"]},
+        ("embed", "input"): {None: ["tp"]},
+        ("embed", "output"): {None: ["tp"]},
     }
 
 
@@ -275,4 +275,4 @@ def test_json() -> None:
         [{"axis": "dp", "blocks": 1, "rule": 'data_parallel("dp", zero=1)'}],
         [],
     ]
-    assert data["activations"][0]["dims"]["1"][0]["axis"] == "tp"
+    assert data["activations"][0]["dims"]["null"][0]["axis"] == "tp"

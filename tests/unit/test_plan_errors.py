@@ -91,7 +91,7 @@ shard("h.0.*.c_proj.weight", dim=0, axis="tp"), and on dimension 1 by shard("c_p
             lambda plan: plan.shard_activation("attn", dim=2, axis="tp").sequence_parallel("tp", between="attn"),
             """\
 output of model.h.0.attn: axis 'tp' is used twice: on dimension 2 by shard_activation("attn", dim=2, axis="tp"), and \
-on dimension 1 by sequence_parallel("tp", between=["attn"])
+on tokens by sequence_parallel("tp", between=["attn"])
   hint: an axis splits a value once; drop one of the rules""",
         ),
         (

@@ -20,7 +20,7 @@ from dmc.step_function import arguments, find_step
 from tests.models import build
 
 MESH = dmc.Mesh(dp=2, tp=2)
-SEQUENCE = Placement([[], ["tp"], []])
+TOKENS = Placement([["tp"], [], []])
 
 
 def _import(context: Any) -> ImportedStep:
@@ -49,12 +49,21 @@ def test_gradients(context: Any) -> None:
 def test_activations_on_the_way_forward(context: Any) -> None:
     imported = _import(context)
     _write(imported, dmc.plan(MESH).sequence_parallel("tp", between=["h.0.ln_2"]))
-    pins = [(value, pin) for value, pin in pins_in(find_step(imported.module)).items() if pin.at == SEQUENCE]
+    pins = [(value, pin) for value, pin in pins_in(find_step(imported.module)).items() if pin.at == TOKENS]
     names = [value.owner.location for value, _ in pins]
     # The operand of the norm, the residual sum before it, and its result.
     told = [location.name_str.partition("#")[0] for location in names if isinstance(location, ir.NameLoc)]
     assert told == ["transformer.h.0", "transformer.h.0.ln_2"]
     assert all(pin.along == ("tp",) for _, pin in pins)
+
+
+def test_a_sequence_where_the_batch_does_not_divide(context: Any) -> None:
+    """A batch of 4 is in two parts over dp, which do not divide by 4."""
+    imported = _import(context)
+    plan = dmc.plan(dmc.Mesh(dp=2, tp=4)).data_parallel("dp").sequence_parallel("tp", between=["h.0.ln_2"])
+    _write(imported, plan)
+    pins = [pin for pin in pins_in(find_step(imported.module)).values() if pin.along == ("tp",)]
+    assert {pin.at for pin in pins if len(pin.at.dims) == 3} == {Placement([[], ["tp"], []])}
 
 
 def test_a_sequence_that_does_not_divide(context: Any) -> None:

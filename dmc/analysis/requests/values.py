@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dmc._mlir import func, ir
 from dmc.analysis.labels.updates import gradients
@@ -13,6 +13,7 @@ from dmc.errors import PlanError
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement
 from dmc.plans import ResolvedPlan
+from dmc.plans.layout import AxisUse
 from dmc.plans.tensors import ActivationPlan
 from dmc.step_function import arguments, find_step
 
@@ -54,24 +55,31 @@ def _pin_activations(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value,
             if isinstance(value.owner, ir.Block):
                 fact = f"is the value at {_where(each)}, but comes from the batch or a loop"
                 raise PlanError(_where(each), fact, "split a batch input with .shard_input(…)")
-            at = _placement(each, value, plan.mesh)
+            at = _placement(each, value, plan)
             pin = Pin(at, at.axes, at.axes)
             pins[value] = pins[value].and_also(pin) if value in pins else pin
 
 
-def _placement(plan: ActivationPlan, value: ir.Value, mesh: Mesh) -> Placement:
+def _placement(activation: ActivationPlan, value: ir.Value, plan: ResolvedPlan) -> Placement:
     shape = ir.RankedTensorType(value.type).shape
     dims: list[list[str]] = [[] for _ in shape]
     blocks: dict[str, int] = {}
-    for dim, uses in plan.dims.items():
+    for asked, uses in activation.dims.items():
+        dim = _token_dimension(shape, uses, plan) if asked is None else asked
         if not -len(shape) <= dim < len(shape):
             fact = f"has shape {list(shape)} and no dimension {dim}"
-            raise PlanError(_where(plan), fact, "name a dimension that it has, or another module")
+            raise PlanError(_where(activation), fact, "name a dimension that it has, or another module")
         dims[dim] += [use.axis for use in uses]
         blocks |= {use.axis: use.blocks for use in uses}
     placement = Placement(dims, blocks=blocks)
-    _check_divides(plan, placement, mesh, shape)
+    _check_divides(activation, placement, plan.mesh, shape)
     return placement
+
+
+def _token_dimension(shape: list[int], uses: Sequence[AxisUse], plan: ResolvedPlan) -> int:
+    """The batch where a rank's part of it is divisible, else the sequence."""
+    parts = plan.batch_parts() * plan.mesh.group_size(use.axis for use in uses)
+    return 0 if shape and shape[0] % parts == 0 else 1
 
 
 def _check_divides(plan: ActivationPlan, placement: Placement, mesh: Mesh, shape: list[int]) -> None:
