@@ -30,7 +30,7 @@ class Model:
     loss: Loss | None = None
 
 
-def _flops(matmul_parameters: int, tokens: int, layers: int, width: int, length: int, causal: bool) -> float:
+def _flops(matmul_parameters: float, tokens: int, layers: int, width: int, length: int, causal: bool) -> float:
     """6 a weight and token; attention 12 · layers · width · length a token, half of it where it is causal.
 
     Chowdhery et al., "PaLM" (2022), appendix B; backward passes count twice, recomputation not.
@@ -82,6 +82,32 @@ def llama(layers: int, heads: int, groups: int) -> Model:
     return Model(build, lambda seed: labelled(seed, 4, length, classes), flops, dropout=0.0)
 
 
+def qwen3_moe(layers: int, experts: int, slots: int, width: int, inner: int, rows: int) -> Model:
+    """A Qwen3-MoE with heads of 64, of which four share keys and values, on so many rows of 1024 tokens.
+
+    slots: the experts of a token.
+    """
+    heads, length = width // 64, 1024
+    config = transformers.Qwen3MoeConfig(
+        hidden_size=width,
+        moe_intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads // 4,
+        head_dim=64,
+        num_experts=experts,
+        num_experts_per_tok=slots,
+        use_cache=False,
+    )
+
+    def build(_: float) -> nn.Module:
+        return transformers.Qwen3MoeForCausalLM(config).train()
+
+    active = layers * (width * (2.5 * width + experts) + 3 * slots * width * inner) + config.vocab_size * width
+    flops = _flops(active, rows * length, layers, width, length, True)
+    return Model(build, lambda seed: labelled(seed, rows, length, config.vocab_size), flops, dropout=0.0)
+
+
 def _vit(dropout: float) -> nn.Module:
     dropouts = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout)
     # The kind of loss, which `forward` would write into the configuration otherwise.
@@ -122,6 +148,7 @@ MODELS: Mapping[str, Model] = {
         _flops(24 * 12 * 1024**2 + 1024**2 + 30522 * 1024, 16384, 24, 1024, 512, False),
     ),
     "llama_1b": llama(22, 32, 8),
+    "qwen3_moe": qwen3_moe(8, 16, 2, 1024, 768, 8),
     "vit_b": Model(
         _vit,
         _images,

@@ -122,6 +122,18 @@ def _embedding_part(occurrences: int, rows: int, ranks: int, width: int) -> Prob
     return problem("embedding_backward", operands, (_f32(part, width),), **settings)
 
 
+def _experts(rows: int, width: int, inner: int, experts: int) -> dict[str, Problem]:
+    """The order of rows by expert, and the products of a layer from `width` to `inner`."""
+    slots, bounds = TensorType("i64", (1, rows)), (TensorType("i64", (1, experts)),) * 2
+    x, y, matrices = _bf16(1, rows, width), _bf16(1, rows, inner), _bf16(experts, inner, width)
+    return {
+        "_order": problem("expert_order", (slots,), (slots, slots, *bounds)),
+        "": problem("grouped_product", (x, matrices, *bounds), (y,), turned=True),
+        "_backward": problem("grouped_product", (y, matrices, *bounds), (x,), turned=False),
+        "_matrices": problem("grouped_outer_product", (y, x, *bounds), (matrices,)),
+    }
+
+
 def _named(name: str, problems: Mapping[str, Problem]) -> dict[str, Problem]:
     return {f"{name}{suffix}": each for suffix, each in problems.items()}
 
@@ -148,4 +160,6 @@ CASES: Mapping[str, Problem] = {
     **_named("wide_attention_dropout", _attention((4, 32, 2048, 128), 32, 0.1, True)),
     **_named("wide_attention_shared", _attention((4, 32, 2048, 96), 8, 0.0, True)),
     **_named("wide_attention_whole", _attention((8, 16, 1000, 128), 16, 0.1, False)),
+    **_named("experts", _experts(16384, 1024, 1536, 16)),
+    **_named("many_experts", _experts(262144, 2048, 1536, 128)),
 }

@@ -31,8 +31,13 @@ def peers(problem: Problem) -> Mapping[str, Callable[[Operands], Work]]:
         return {name: partial(_attention, problem, backend) for name, backend in _BACKENDS.items()}
     if kind.startswith("softmax_cross_entropy"):
         return {name: partial(_loss, problem, name == "compile") for name in ("eager", "compile")}
-    assert kind == "embedding_backward", kind
-    return {"eager": partial(_embedding, problem)}
+    ways: dict[str, Callable[[Problem, Operands], Work]] = {
+        "embedding_backward": _embedding,
+        "expert_order": _order,
+        "grouped_product": _groups,
+        "grouped_outer_product": _outer_groups,
+    }
+    return {"eager": partial(ways[kind], problem)}
 
 
 def _attention(problem: Problem, backend: SDPBackend, operands: Operands) -> Work:
@@ -79,3 +84,19 @@ def _embedding(problem: Problem, operands: Operands) -> Work:
     rows = problem.results[0].shape[0]
     valid = index.clamp(0, rows - 1)
     return lambda: torch.ops.aten.embedding_dense_backward(dy, valid, rows, -1, False)
+
+
+def _order(problem: Problem, operands: Operands) -> Work:
+    return lambda: torch.sort(operands[0], dim=1, stable=True)
+
+
+def _groups(problem: Problem, operands: Operands) -> Work:
+    rows, matrices, _, ends = operands
+    own, offsets = matrices.transpose(1, 2) if problem.get("turned", False) else matrices, ends[0].int()
+    return lambda: F.grouped_mm(rows[0], own, offs=offsets)
+
+
+def _outer_groups(problem: Problem, operands: Operands) -> Work:
+    left, right, _, ends = operands
+    offsets = ends[0].int()
+    return lambda: F.grouped_mm(left[0].t(), right[0], offs=offsets)

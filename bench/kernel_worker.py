@@ -29,8 +29,9 @@ from dmc.kernels.references.draws import Draws
 # So much memory that caches hold nothing of what was there before.
 _FRESH_BYTES = 256 << 20
 _SETS = 10
-# Norm of the error ÷ norm of the reference, by the type of a result. Results in f32 may come from operands in bf16.
-TOLERANCE = {"f32": 1e-3, "bf16": 1e-2, "f16": 2e-3}
+# Norm of the error ÷ norm of the reference, by the type of a result. Results in f32 may come from operands in bf16;
+# integers below 2²⁴ are exact.
+TOLERANCE = {"f32": 1e-3, "bf16": 1e-2, "f16": 2e-3, "i64": 0.0}
 _PRODUCT_SHARE = 0.9
 
 

@@ -64,12 +64,12 @@ class Compilation:
 
     def _programs(self, context: ir.Context) -> tuple[Artifact, dict[str, Subject]]:
         """The step with the programs beside it, and what each is compared by."""
-        request = self.requests[0]
+        request, parts = self.requests[0], plans.data_parts(self.plan)
         with self.observer.stage(IMPORTED.name):
-            imported = _imported(request, context)
+            imported = _imported(request, context, parts)
             plan, notes = with_structure(self.plan, imported.module)
             training = {
-                name: _imported_beside(imported, other, name, context)
+                name: _imported_beside(imported, other, name, context, parts)
                 for name, other in self._beside().items()
                 if not name.startswith(EVALUATION)
             }
@@ -84,7 +84,7 @@ class Compilation:
         for name, other in self._beside().items():
             with self.observer.stage(name):
                 program = training.get(name) or import_evaluation(
-                    other.model, other.loss, other.example, other.precision, imported, context
+                    other.model, other.loss, other.example, other.precision, imported, context, parts
                 )
                 fix_state(program.module, step.job)
                 subjects[name] = Subject(other, amount_of(program.module))
@@ -131,16 +131,16 @@ def state_plan(imported: ImportedStep, plan: Recipe | None, accumulate: int, mac
     return resolved
 
 
-def _imported(request: Request, context: ir.Context) -> ImportedStep:
+def _imported(request: Request, context: ir.Context, parts: int) -> ImportedStep:
     settings = (request.precision, request.accumulate, request.seed)
     assert not isinstance(request.loss, OwnLoss), "that of an evaluation"
-    return import_step(request.model, request.loss, request.optimizer, request.example, *settings, context)
+    return import_step(request.model, request.loss, request.optimizer, request.example, *settings, context, parts)
 
 
-def _imported_beside(step: ImportedStep, request: Request, name: str, context: ir.Context) -> ImportedStep:
+def _imported_beside(step: ImportedStep, request: Request, name: str, context: ir.Context, parts: int) -> ImportedStep:
     """A training program over the state of `step`, before anything is compiled. Raises ImportFailure where the model
     trains, reads or changes other state for a batch of this shape."""
-    other = _imported(request, context)
+    other = _imported(request, context, parts)
     own, others = ({spec.name: spec for spec in each.signature.state} for each in (step, other))
     place = f"example[{name.rpartition('-')[2]}]"
     trained, again = ([key for key, spec in each.items() if spec.role == "parameter"] for each in (own, others))

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from dmc import dialect
+from dmc import dialect, plans
 from dmc._mlir import ir
 from dmc.analysis.requests.structure import with_structure
 from dmc.api import checked_mesh, precision_named
@@ -164,7 +164,8 @@ def _job(
     name = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     with using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
-        imported = import_step(model, loss, optimizer, example, precision_named(precision), accumulate, seed, context)
+        given = optimizer, example, precision_named(precision), accumulate, seed
+        imported = import_step(model, loss, *given, context, plans.data_parts(plan))
         plan = with_structure(plan, imported.module)[0]
         state_plan(imported, plan, accumulate, chosen[0])
         builder = Builder(imported.module, imported.signature, Settings(target, name, cap), Observer())

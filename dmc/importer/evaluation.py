@@ -35,6 +35,7 @@ def import_evaluation(
     precision: Precision,
     step: ImportedStep,
     context: ir.Context,
+    parts: int = 1,
 ) -> ImportedStep:
     """Imports `model` in eval mode with `loss`, as a program over the state of `step`.
 
@@ -44,7 +45,7 @@ def import_evaluation(
     """
     dtype = torch.bfloat16 if precision is Precision.BF16 else None
     with _evaluating([model, *([loss] if isinstance(loss, nn.Module) else [])]):
-        captured = capture(model, loss, example, dtype)
+        captured = capture(model, loss, example, dtype, parts)
     literals = _literals(captured, step)
     with computing_in_f32():
         forward = _traced(captured, literals, precision is Precision.BF16_MIXED)

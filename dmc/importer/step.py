@@ -60,15 +60,16 @@ def import_step(
     accumulate: int,
     seed: int,
     context: ir.Context,
+    parts: int = 1,
 ) -> ImportedStep:
-    """Imports one training step of `model`; see `dmc.compile` for the arguments.
+    """Imports one training step of `model`; see `dmc.compile` for the arguments. parts: `plans.data_parts`.
 
     Raises ImportFailure (or DmcError from the optimizer) for what cannot be compiled.
     """
     dtype = torch.bfloat16 if precision is Precision.BF16 else None
     plan = optim.plan_for(model, optimizer)
     with without_trace_log():
-        captured = capture(model, loss, _micro_batch(example, accumulate), dtype)
+        captured = capture(model, loss, _micro_batch(example, accumulate), dtype, parts)
     with computing_in_f32(), without_trace_log():
         gradients, update = _trace(captured, plan, precision is Precision.BF16_MIXED, accumulate, dtype)
         check_sharing(captured.memory, _tensors(example), {*gradients.trained, *gradients.written})

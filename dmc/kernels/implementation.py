@@ -12,7 +12,7 @@ from dmc.errors import DmcError
 from dmc.kernels.problem import Cost, Problem
 from dmc.kernels.recipe import Recipe
 
-FAMILIES = ("attention", "cross_entropy", "embedding")
+FAMILIES = ("attention", "cross_entropy", "embedding", "experts")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dmc.errors import PlanError
 from dmc.plans.activations import constrain
-from dmc.plans.builder import Plan
+from dmc.plans.builder import Plan, Recipe
 from dmc.plans.cut import cut
 from dmc.plans.layout import AxisUse, Layout, replicated
 from dmc.plans.patterns import find
@@ -55,6 +55,13 @@ def check_patterns(plan: Plan, shapes: Mapping[str, tuple[int, ...]], modules: I
         if isinstance(rule, Shard | ExpertParallel | Replicate):
             find(rule, rule.pattern, shapes, _STATE, isinstance(rule, Shard) and rule.optional)
     constrain(plan.rules, list(modules), [])
+
+
+def data_parts(plan: Recipe | None) -> int:
+    """The number of parts into which data parallelism divides a batch."""
+    if not isinstance(plan, Plan):
+        return 1
+    return plan.mesh.group_size(rule.axis for rule in plan.rules if isinstance(rule, DataParallel))
 
 
 def _tensors(plan: Plan, specs: Mapping[str, StateSpec], unmatched: list[Rule]) -> dict[str, TensorPlan]:

@@ -19,6 +19,7 @@ FAMILIES = (
     *("bert_attention_padded", "bert_attention_padded_backward", "gpt2_attention_part", "gpt2_attention_part_backward"),
     *("gpt2_attention", "gpt2_positions_backward", "llama_embedding_part_backward"),
     *("large_embedding_backward", "wide_attention", "wide_attention_backward", "gpt2_loss"),
+    *("experts_order", "experts_backward", "experts_matrices"),
 )
 
 # A process of its own: Triton's interpreter, which other tests use, cannot compile.

@@ -16,6 +16,8 @@ Rule = Callable[[ir.Operation], Loops | None]
 # A name per dimension; dimensions of the same name are one loop, those named WHOLE are not split.
 Names = Sequence[str]
 WHOLE = ""
+# Of tensors in the order of experts: parts, and what is in that order.
+_SORTED = ("p", WHOLE)
 _UPDATE = "optimizer_update_"
 # Rules of optimizers that relate the elements of a parameter to each other.
 _UPDATES_OF_WHOLE = ("optimizer_update_adafactor", "optimizer_update_muon")
@@ -175,6 +177,33 @@ def _rows_in_order(loops: Loops, row: int) -> Loops:
     """A rank knows its rows by the index of the first."""
     ordered = replace(loops.loops[row], in_order=True, numbered=True)
     return replace(loops, loops=(*loops.loops[:row], ordered, *loops.loops[row + 1 :]))
+
+
+@_rule("expert_order")
+def _expert_order(op: ir.Operation) -> Loops:
+    """Parts are sorted apart; what is in order within one depends on all of it."""
+    return _loops(op, [_SORTED], [_SORTED] * 4)
+
+
+@_rule("dispatch", "combine")
+def _dispatch(op: ir.Operation) -> Loops:
+    """Columns, too. What goes to the experts is moved, or summed: a partial sum stays one."""
+    loops = _loops(op, [[*_SORTED, "d"], _SORTED, _SORTED], [[*_SORTED, "d"]])
+    return replace(loops, passes=frozenset((SUM,)), coefficients=frozenset((1, 2)))
+
+
+@_rule("grouped_product")
+def _grouped_product(op: ir.Operation) -> Loops:
+    """Rows of parts, and columns and the depth of matrices, of which every rank has those of all groups."""
+    turned = ir.BoolAttr(_parameter(op, "turned")).value
+    matrices = [WHOLE, "n", "k"] if turned else [WHOLE, "k", "n"]
+    loops = _loops(op, [[*_SORTED, "k"], matrices, _SORTED, _SORTED], [[*_SORTED, "n"]], sums=["k"])
+    return replace(loops, passes=frozenset((SUM,)), coefficients=frozenset((1, 2, 3)))
+
+
+@_rule("grouped_outer_product")
+def _grouped_outer_product(op: ir.Operation) -> Loops:
+    return _loops(op, [[*_SORTED, "k"], [*_SORTED, "n"], _SORTED, _SORTED], [[WHOLE, "k", "n"]], sums=["p"])
 
 
 @_rule("lstm_cell", "lstm_cell_backward", "gru_cell", "gru_cell_backward")

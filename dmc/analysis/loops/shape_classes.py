@@ -50,6 +50,7 @@ def shrunk(function: func.FuncOp, parts: Mapping[int, Cuts], results: Sequence[C
     for op in every:
         for _, key, dims in op.tensors:
             classes.join(op.op.results[0], key, dims, op.loops)
+        _join_reads(op, classes)
     ends = [(block.arguments[index], counts) for index, counts in parts.items()]
     for value, counts in (*ends, *zip(ops[-1].operands, results, strict=True)):
         for dim, count in enumerate(counts):
@@ -78,6 +79,20 @@ def loops_with_index(op: ir.Operation) -> list[int]:
 def loop_of(op: ir.Operation) -> int | None:
     """The loop whose index this is; None if it is not one."""
     return ir.IntegerAttr(op.attributes["dim"]).value if op.name == "linalg.index" else None
+
+
+def _join_reads(sized: _Sized, classes: _Classes) -> None:
+    """Records the dimensions that the body of an operation reads at all indices of a loop."""
+    op = sized.op
+    read = captured(op) if len(op.regions) else ()
+    for inner, i in read:
+        value, places = inner.operands[i], list(inner.operands)[1:]
+        if inner.name != "tensor.extract" or i:
+            continue
+        for dim, place in enumerate(places):
+            loop = None if isinstance(place.owner, ir.Block) else loop_of(place.owner.operation)
+            if loop is not None and sized.loops.loops[loop].size == value.type.shape[dim]:
+                classes.unite((value, dim), (op.results[0], "loop", loop))
 
 
 def _gathered(every: Sequence[_Sized], classes: _Classes) -> set[ir.Value]:

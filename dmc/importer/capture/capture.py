@@ -60,10 +60,13 @@ class Capture:
     saved: frozenset[str]
 
 
-def capture(model: nn.Module, loss: Loss | OwnLoss | None, example: Any, dtype: torch.dtype | None) -> Capture:
+def capture(
+    model: nn.Module, loss: Loss | OwnLoss | None, example: Any, dtype: torch.dtype | None, parts: int = 1
+) -> Capture:
     """Exports `model` with its `loss` on `example`, a tuple of positional or a mapping of keyword inputs.
 
     `dtype`: the type that parameters, buffers and floating inputs are converted to, or None to leave them.
+    `parts`: of the batch, whose tokens are sent to experts apart.
     Raises ImportFailure naming the operation, the module and the source line that cannot be exported.
     """
     args, kwargs, batch = _inputs(model, loss, example)
@@ -74,7 +77,7 @@ def capture(model: nn.Module, loss: Loss | OwnLoss | None, example: Any, dtype: 
         memory = registered(objective)
         if dtype is not None:
             _convert(objective, dtype)
-        program = _exported(objective, tuple(tensor for _, tensor in batch))
+        program = _exported(objective, tuple(tensor for _, tensor in batch), parts)
         narrow(program, MODEL)
         inputs, state, kinds, aliases = _state(program, objective, python_state)
     finally:
@@ -102,16 +105,16 @@ def capture(model: nn.Module, loss: Loss | OwnLoss | None, example: Any, dtype: 
     )
 
 
-def _exported(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
+def _exported(objective: Objective, batch: tuple[torch.Tensor, ...], parts: int) -> torch.export.ExportedProgram:
     """The program of every call. Where the first call sets attributes to constants, as a model that finds out its kind
     of problem, that is the second's: it must compute the same, and change nothing further.
     """
-    program = export(objective, batch)
+    program = export(objective, batch, parts)
     if not objective.seen.changed:
         return program
     (_, error), *_ = objective.seen.changed
     objective.settle()
-    again = export(objective, batch)
+    again = export(objective, batch, parts)
     if objective.seen.changed or not _is_same(program, again):
         raise error
     return again

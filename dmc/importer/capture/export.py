@@ -20,26 +20,29 @@ from torch.fx.proxy import TracerBase
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
 from dmc.importer.capture.eager_strides import eager_strides
+from dmc.importer.capture.experts import own_experts
 from dmc.importer.capture.failures import OWN, failure
 from dmc.importer.capture.objective import MODEL, Objective, Seen
 from dmc.importer.python.functions import Functions
 from dmc.importer.torch_internals import caller, recount_users
 
 
-def export(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
-    """The graph of `objective` on `batch`. Raises ImportFailure naming the place that cannot be exported.
+def export(objective: Objective, batch: tuple[torch.Tensor, ...], parts: int = 1) -> torch.export.ExportedProgram:
+    """The graph of `objective` on `batch`, whose `parts` are sent to experts apart.
+
+    Raises ImportFailure naming the place that cannot be exported.
 
     A model that asks whether it is compiled may take a way that does not run: then it is told that it is not.
     """
     try:
-        return _exported(objective, batch)
+        return _exported(objective, batch, parts)
     except ImportFailure as told:
         if not isinstance(told.__cause__, OWN):
             raise
         objective.seen = Seen()
         with mock.patch("torch.compiler.is_compiling", _no), mock.patch("torch.compiler.is_exporting", _no):
             try:
-                return _exported(objective, batch)
+                return _exported(objective, batch, parts)
             except ImportFailure:
                 raise told from told.__cause__
 
@@ -62,13 +65,14 @@ def _no() -> bool:
     return False
 
 
-def _exported(objective: Objective, batch: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
+def _exported(objective: Objective, batch: tuple[torch.Tensor, ...], parts: int) -> torch.export.ExportedProgram:
     try:
         with warnings.catch_warnings(), _whole_stacks(), _quiet_refusals(), _no_other_randomness(), _later_checks():
             # The objective itself checks which attributes may be assigned.
             warnings.filterwarnings("ignore", "The tensor attributes? .*(was|were) assigned during export")
             warnings.filterwarnings("ignore", "Converting a tensor with requires_grad=True to a scalar")
-            with eager_strides(), objective.seen.watch.on_guard(), Functions(objective.seen.watch):
+            watch = objective.seen.watch
+            with eager_strides(), own_experts(parts), _idle_conversions(), watch.on_guard(), Functions(watch):
                 program = torch.export.export(objective, batch, strict=False)
             _check_assertions(program)
             recount_users(program.graph_module)
@@ -116,6 +120,19 @@ def _later_checks() -> Generator[None]:
         return True
 
     with mock.patch("torch._is_all_true", asserted):
+        yield
+
+
+@contextmanager
+def _idle_conversions() -> Generator[None]:
+    """Lets a module be, that `forward` converts to the type that it has: PyTorch would replace its parameters."""
+    to = torch.nn.Module.to
+
+    def converted(module: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
+        own = {each.dtype for each in (*module.parameters(), *module.buffers()) if each.is_floating_point()}
+        return module if not kwargs and len(args) == 1 and own == set(args) else to(module, *args, **kwargs)
+
+    with mock.patch.object(torch.nn.Module, "to", converted):
         yield
 
 

@@ -6,6 +6,7 @@
 * dropout: by seed and draw
 * philox: the bits of a draw
 * embedding: rows of a table
+* experts: the order of rows by expert, and their products
 * gelu: exact, or by tanh
 * gru_cell: one step of a GRU
 * lstm_cell: one step of an LSTM
@@ -21,6 +22,7 @@ from dmc.importer.composites import (
     cross_entropy,
     dropout,
     embedding,
+    experts,
     gelu,
     gru_cell,
     layer_norm,
@@ -36,6 +38,7 @@ __all__ = [
     "cross_entropy",
     "dropout",
     "embedding",
+    "experts",
     "gelu",
     "gru_cell",
     "layer_norm",

@@ -49,13 +49,18 @@ WIDEST = frozenset(
     " tensordot".split()
 )
 
+# Composites that stand in the exported graph, and the operations whose types they take.
+_OF_EXPERTS = {"grouped_product": "bmm", "expert_order": "sort", "dispatch": "index_select", "combine": "index_select"}
+
 
 def autocast(target: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments of an ATen operation with floating tensors cast according to the lists above."""
     if not isinstance(target, OpOverload) or target.namespace not in ("aten", NAMESPACE):
         return args, kwargs
-    # A composite in the exported graph was matched there: its parts include powers, in f32.
-    name = "pow" if target.namespace == NAMESPACE else target.overloadpacket.__name__
+    name = target.overloadpacket.__name__
+    if target.namespace == NAMESPACE:
+        # Others were matched in the exported graph: their parts include powers, in f32.
+        name = _OF_EXPERTS.get(name, "pow")
     dtype = _chosen_type(name, args, kwargs)
     if dtype is None:
         return args, kwargs

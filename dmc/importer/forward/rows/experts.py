@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from dmc.errors import ImportFailure
 from dmc.importer.forward.random_numbers.randomness import Randomness
@@ -25,13 +26,14 @@ def _grouped_product(
 ) -> Any:
     """rows [S, K] times matrices [E, K, N], where those of expert e end before `ends[e]`.
 
-    Shapes are fixed, but the number of rows of an expert depends on data: each expert sees all rows, and its own are
-    kept. Rows after the last end, which eager leaves undefined, are zero.
+    Rows after the last end, which eager leaves undefined, are zero.
     """
     if rows.dim() != 2 or matrices.dim() != 3 or ends is None or bias is not None:
         raise ImportFailure(None, "this form of a grouped product is not supported", hint="multiply each group alone")
-    expert = (ends <= torch.arange(rows.shape[0]).unsqueeze(1)).sum(1, keepdim=True)
-    result = rows.new_zeros([rows.shape[0], matrices.shape[2]])
-    for number, matrix in enumerate(matrices.unbind(0)):
-        result = torch.where(expert == number, rows @ matrix, result)
+    ends = ends.to(torch.int64).unsqueeze(0)
+    begins = functional.pad(ends[:, :-1], [1, 0])
+    # Matrices are often transposed views: read where they are.
+    turned = not matrices.is_contiguous() and matrices.transpose(1, 2).is_contiguous()
+    own = matrices.transpose(1, 2) if turned else matrices
+    result = torch.ops.dmc.grouped_product(rows.unsqueeze(0), own, begins, ends, turned).squeeze(0)
     return result if out_dtype is None else result.to(out_dtype)

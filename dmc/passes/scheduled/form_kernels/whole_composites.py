@@ -17,6 +17,8 @@ from dmc.kernels.implementation import implementation_of
 from dmc.passes.scheduled.form_kernels.bodies import SharedFunctions
 from dmc.passes.shared.loops import copy_with
 
+# Kinds whose kernels compute matrix products.
+_PRODUCTS = ("attention", "grouped_")
 TRANSPOSE, SLICE, CONCAT, PAD = "linalg.transpose", "tensor.extract_slice", "tensor.concat", "tensor.pad"
 
 
@@ -157,7 +159,7 @@ class _Kernel:
         return kernel
 
     def _body(self, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], functions: SharedFunctions) -> func.FuncOp:
-        kind = "matmul" if self.op.kind.value.startswith("attention") else "reduction"
+        kind = "matmul" if self.op.kind.value.startswith(_PRODUCTS) else "reduction"
         with self.op.location:
             function = functions.empty([value.type for value in inputs], [value.type for value in outputs], kind)
         values: dict[ir.Value, ir.Value] = dict(zip(inputs, function.entry_block.arguments, strict=True))

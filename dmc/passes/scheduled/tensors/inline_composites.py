@@ -23,6 +23,9 @@ WHOLE = (
     "softmax_cross_entropy",
     "softmax_cross_entropy_backward",
     "embedding_backward",
+    "expert_order",
+    "grouped_product",
+    "grouped_outer_product",
 )
 
 
