@@ -122,7 +122,7 @@ def prepare(model: str, precision: str, directory: Path) -> None:
 
 def run(model: str, precision: str, directory: Path) -> Result:
     """Trains a model twice, and PyTorch's once."""
-    from dmc.runtime.step import load
+    from dmc.runtime import load
 
     step, case = load(_path(model, precision, directory), device="cuda"), case_of(model)
     start = drawn_state(step)

@@ -111,7 +111,7 @@ def _cases(group: str, without: Sequence[str]) -> dict[str, Case]:
 
 def _replayed(path: Path, cases: Mapping[str, Case], operands: tuple[Tensor, Tensor], device: str | None) -> Outcome:
     """One step of a file: the results, and by descent at rate 1 the gradients."""
-    from dmc.runtime.step import load
+    from dmc.runtime import load
 
     step = load(path, device=device)
     _, results = step(*operands, torch.zeros(1, dtype=operands[0].dtype))

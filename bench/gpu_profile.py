@@ -26,8 +26,7 @@ from bench.packed import PACKED, load_packed
 from bench.record import write_record
 from dmc.program import Launch, Move, Program, Space
 from dmc.program.code import DeviceCode
-from dmc.runtime import replay
-from dmc.runtime.step import load
+from dmc.runtime import load, replay
 
 RESULTS = Path(__file__).parent / "results" / "gpu_profile.json"
 PEAK = 989.4e12

@@ -105,7 +105,7 @@ def _with_logits(case: Case) -> Any:
 
 def run(model: str, directory: Path) -> Result:
     """Trains and evaluates on both devices; prints the outcome."""
-    from dmc.runtime.step import load
+    from dmc.runtime import load
 
     stored = dict(np.load(directory / f"{model}.npz"))
     path = directory / f"{model}.dmc"

@@ -192,7 +192,7 @@ def _write(replay: Replay, path: Path) -> None:
 
 def run(model: str, directory: Path) -> Result:
     """Replays on the GPU, twice, and compares with the stored numbers of the CPU; prints the outcome."""
-    from dmc.runtime.step import load
+    from dmc.runtime import load
 
     stored, precision = dict(np.load(directory / f"{model}.npz")), CASES[model].precision
     step = load(directory / f"{model}.dmc", device="cuda")

@@ -116,7 +116,7 @@ def _command(directory: Path, *options: str) -> Ran:
 def _other_tokens(directory: Path, device: str) -> str:
     """What verification says of a GPU that is given other tokens than the CPU."""
     from dmc.errors import VerificationError
-    from dmc.runtime.step import load
+    from dmc.runtime import load
 
     step = load(directory / "gpt.dmc", device, verify=True)
     session = vars(step)["_session"]

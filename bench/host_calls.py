@@ -62,7 +62,7 @@ def opened(path: Path, spread: float = 0.0) -> Any:
         package.runtime = runtime
         sys.modules |= {"iree": package, "iree.runtime": runtime}
     if path.suffix == ".dmc":
-        return importlib.import_module("dmc.runtime.step").load(path, "cuda")
+        return importlib.import_module("dmc.runtime").load(path, "cuda")
     packed = importlib.import_module("bench.packed")
     if not spread:
         return packed.load_packed(path)

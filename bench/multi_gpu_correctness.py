@@ -127,7 +127,7 @@ def batches_of(model: str, directory: Path) -> list[dict[str, np.ndarray]]:
 
 def train_alone(model: str, directory: Path) -> None:
     """Trains on one GPU and leaves losses and parameters, at the start and at the end."""
-    from dmc.runtime.step import load
+    from dmc.runtime import load
 
     step = load(directory / f"{model}@{ALONE}.dmc", device="cuda")
     start = drawn_state(step)
@@ -142,7 +142,7 @@ def train_alone(model: str, directory: Path) -> None:
 
 def run(model: str, plan: str, ranks: int, directory: Path) -> Result:
     """Trains one case, twice, and compares it with the model alone."""
-    from dmc.runtime.step import load
+    from dmc.runtime import load
 
     begin = time.perf_counter()
     step = load(directory / f"{model}@{plan}.dmc", device="cuda")

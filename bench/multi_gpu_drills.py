@@ -132,8 +132,7 @@ def main() -> int:
 
 def train(file: Path, batches: Path, fault: str, checkpoints: str) -> None:
     """Trains until the fault, and the other rank on."""
-    from dmc.runtime import Checkpoints
-    from dmc.runtime.step import load
+    from dmc.runtime import Checkpoints, load
 
     step, stored = load(file, device="cuda"), dict(np.load(batches))
     batch = {name.partition(".")[2]: array for name, array in stored.items() if name.startswith("0.")}

@@ -143,7 +143,7 @@ def _write(artifact: Artifact, case: Case, model: str, directory: Path) -> None:
 def _dmc(model: str, directory: Path, target: str) -> RunStep:
     import numpy as np
 
-    from dmc.runtime.step import load
+    from dmc.runtime import load
 
     step = load(directory / f"{model}.dmc")
     batches = [dict(np.load(directory / f"{model}.{seed}.npz")) for seed in range(BATCHES)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 from torch import nn
 
@@ -14,7 +14,7 @@ from dmc._mlir import ir
 from dmc.arguments import check_meaning, check_model, check_settings
 from dmc.cache import Cache, using
 from dmc.compilation import Compilation, Evaluation
-from dmc.compiled_step import CompiledStep
+from dmc.compiled_step import CompiledStep, TorchState
 from dmc.errors import DmcError, PlanError
 from dmc.executors import Executor, Settings
 from dmc.importer.capture.capture import Loss
@@ -30,7 +30,9 @@ from dmc.program.tuning import Table
 from dmc.progress import shown
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
+from dmc.runtime.loading import File, check_alone
 from dmc.runtime.open_session import check_device
+from dmc.runtime.saved_state import read_state
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.world.launch import World, world_from_environment
 from dmc.target import CUDA, Target, targets
@@ -179,9 +181,31 @@ def compile_artifact(
         return Compilation(tuple(requests), evaluation, plan, settings, verify, seen, dump_dir).artifact(context)
 
 
-def load(path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> CompiledStep:
-    """The step in a `.dmc` file, ready to train on; see `dmc.runtime.load`, which needs no torch."""
-    return CompiledStep.load(path, device, verify)
+@overload
+def load(
+    path: File, device: str | None = None, verify: bool = False, *, state_only: Literal[False] = False
+) -> CompiledStep:
+    """The step, ready to train on."""
+
+
+@overload
+def load(path: File, device: str | None = None, verify: bool = False, *, state_only: Literal[True]) -> TorchState:
+    """Its state alone."""
+
+
+def load(
+    path: File, device: str | None = None, verify: bool = False, *, state_only: bool = False
+) -> CompiledStep | TorchState:
+    """The step in a `.dmc` file, ready to train on; see `dmc.runtime.load`, which needs no torch.
+
+    A `.dmc` file is a program: load only files that you trust. state_only: only its tensors are read, nothing in it is
+    run, so the file, or the directory of checkpoints, may be anybody's.
+    """
+    if not state_only:
+        return CompiledStep.load(path, device, verify)
+    check_alone(device, verify)
+    saved = read_state(path)
+    return TorchState(saved.specs, saved.arrays)
 
 
 def _check_early(model: nn.Module, loss: Any, plan: Recipe | None, machine: str, named: tuple[Target, ...]) -> None:

@@ -6,14 +6,17 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import nn
 
 from dmc import optim
 from dmc.errors import DmcError, StateError
 from dmc.outside import Outside
+from dmc.runtime.arrays import are_zeros
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.checks import LearningRates, rates_of
+from dmc.runtime.saved_state import SavedState
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
@@ -90,9 +93,7 @@ class CompiledStep(Step):
         state = super().state_dict()
         if self._outside is not None:
             self._outside.give()
-        for part in (state["model"], state["optimizer"], state.get("other", {})):
-            part.update({name: _to_tensor(array) for name, array in part.items()})
-        return state
+        return _with_tensors(state, _to_tensor)
 
     def torch_optimizer_state(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Any]:
         """The state for `optimizer.load_state_dict`, with which eager training of `model` goes on as the step would.
@@ -174,6 +175,25 @@ def _slots_of(plan: optim.Plan, state: StateDict, name: str, parameter: torch.Te
         fact = f"is {type(kind).__name__}, which keeps {keeps[0]} of '{name}', but the step keeps {keeps[1]}"
         raise StateError("the optimizer", fact, hint="use one of the step's kind, with the same options")
     return {**own, "step": torch.tensor(float(done))} if kind.is_counted else own
+
+
+class TorchState(SavedState):
+    """A saved state whose dictionary holds torch tensors; see `dmc.runtime.SavedState`."""
+
+    def state_dict(self) -> StateDict:
+        """A copy of the state, as `CompiledStep.state_dict` gives it."""
+        return _with_tensors(super().state_dict(), lambda array: _to_tensor(_writable(array)))
+
+
+def _with_tensors(state: StateDict, to_tensor: Callable[[Any], torch.Tensor]) -> StateDict:
+    for part in (state["model"], state["optimizer"], state.get("other", {})):
+        part.update({name: to_tensor(array) for name, array in part.items()})
+    return state
+
+
+def _writable(array: np.ndarray) -> np.ndarray:
+    # Memory of zeros is taken when it is written.
+    return np.zeros(array.shape, array.dtype) if are_zeros(array) else array.copy()
 
 
 def _to_tensor(array: Any) -> torch.Tensor:

@@ -178,7 +178,7 @@ def _may_import(package: str, target: str) -> bool:
     if package == target or target == "__version__":
         return True
     if package == "runtime":
-        return target in ("distribution", "errors", "observer", "program")
+        return target in ("distribution", "errors", "observer", "program", "proof")
     if target == "runtime":
         return package in ("executors", "verification", "compilation", "compiled_step", "api", "calibration", "cli")
     if RANKS[package] == RANKS[target] == 0:

@@ -12,7 +12,7 @@ import dmc
 from dmc.errors import DmcError
 
 _COMMANDS = (
-    *("compile", "fit", "run", "inspect", "ledger", "memory", "plan", "simulate", "compare"),
+    *("compile", "fit", "run", "inspect", "ledger", "memory", "weights", "plan", "simulate", "compare"),
     *("tune", "calibrate", "cache"),
 )
 

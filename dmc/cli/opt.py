@@ -10,6 +10,7 @@ from pathlib import Path
 from dmc import dialect, pipeline
 from dmc._mlir import ir
 from dmc.cache import Cache, using
+from dmc.cli.mlir_text import text_of
 from dmc.cli.opt_arguments import Arguments, parse_arguments
 from dmc.cli.opt_diagnostics import Collector, Diagnostic, custom_syntax, from_error, render
 from dmc.cli.opt_expectations import check
@@ -128,7 +129,7 @@ def _run(arguments: Arguments, module: ir.Module) -> None:
 
 def _read(path: str) -> str:
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    return data.decode(errors="replace")
+    return text_of(data, "<stdin>" if path == "-" else path)
 
 
 def _write(path: str, text: str) -> None:

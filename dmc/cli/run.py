@@ -29,7 +29,10 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE", help="a .dmc file")
     parser.add_argument("--steps", type=_positive, required=True, metavar="N", help="training steps to run")
     parser.add_argument(
-        "--batches", required=True, metavar="NPZ", help="arrays named like the inputs, one batch per leading index"
+        "--batches",
+        required=True,
+        metavar="NPZ",
+        help="arrays named like the inputs, each with a leading axis of batches: [batches, *shape of the input]",
     )
     parser.add_argument("--lr", type=float, help="learning rate of every parameter group")
     parser.add_argument("--shuffle", type=int, metavar="SEED", help="shuffle the batches in every epoch")
@@ -111,11 +114,22 @@ def read_batches(path: Path, step: Step) -> dict[str, np.ndarray]:
     if sorted(names) != sorted(batches):
         fact = f"contains {', '.join(batches) or 'nothing'}; the step takes {', '.join(names)}"
         raise InputError(str(path), fact, hint="name the arrays like the inputs, see `dmc inspect`")
+    _check_leading(path, step, batches)
+    return batches
+
+
+def _check_leading(path: Path, step: Step, batches: Mapping[str, np.ndarray]) -> None:
+    """Raises InputError unless all arrays have a first axis that counts batches, equally long."""
+    hint = "stack the batches of each input, as in numpy.stack(batches); one alone is batch[None]"
+    for spec in step.signature.batch:
+        if batches[spec.name].shape == spec.shape:
+            fact = f"{spec.name!r} is one batch, {describe(spec.dtype, spec.shape)}: it lacks a leading axis of batches"
+            raise InputError(str(path), fact, hint=hint)
     counts = {array.shape[0] if array.ndim else 0 for array in batches.values()}
     if len(counts) != 1 or counts == {0}:
         sizes = ", ".join(f"{name} {describe(mlir_name(a.dtype), a.shape)}" for name, a in batches.items())
-        raise InputError(str(path), f"expected one leading dimension of batches, got {sizes}")
-    return batches
+        fact = f"expected a leading axis of batches, equally long in all arrays, got {sizes}"
+        raise InputError(str(path), fact, hint=hint)
 
 
 def _typed(array: np.ndarray) -> np.ndarray:

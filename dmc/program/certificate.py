@@ -11,6 +11,7 @@ from dmc.errors import ArtifactError, ProofError
 from dmc.program.code import DeviceCode
 from dmc.program.device_contract import check_device_code
 from dmc.program.job import SCHEMA, Job
+from dmc.program.limits import DECODE_ERRORS, Count
 from dmc.program.program import DEVICE, Space, device_bytes
 
 PROPERTIES = {
@@ -60,8 +61,8 @@ class Certificate(msgspec.Struct, frozen=True):
     assumptions: tuple[str, ...]
     digest: str
     cost_table: str
-    peaks: dict[Space, int]
-    caps: dict[Space, int]
+    peaks: dict[Space, Count]
+    caps: dict[Space, Count]
     code: dict[str, str] = {}
     dataflow: str = ""
     schema: int = SCHEMA
@@ -75,7 +76,7 @@ class Certificate(msgspec.Struct, frozen=True):
         """The inverse of `to_bytes`; every field is checked against its type. Raises ArtifactError."""
         try:
             return msgspec.json.decode(data, type=Certificate)
-        except msgspec.DecodeError as error:
+        except DECODE_ERRORS as error:
             raise _refused(f"is damaged ({error})") from error
 
     def with_code(self, modules: Mapping[str, bytes], gpu: DeviceCode | None) -> Certificate:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
-from dmc.errors import ArtifactError
+from dmc.program.limits import Count, Shape
+from dmc.program.packed import MAX_BYTES, packed, unpacked
 
 Role = Literal["read", "write", "scratch"]
 # The access to a buffer: read, written, or both.
 Access = Literal["ro", "wo", "rw"]
-Extent = tuple[int, int, int]
+Extent = tuple[Count, Count, Count]
+# What a launch passes by value, and how many of it at most.
+_Word = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 32)]
+_MOST = 4096
 # The attributes that identify an algorithm of cuBLASLt (`cublasLtMatmulAlgoConfigAttributes_t`).
 ALGORITHM = (
     "ID",
@@ -35,9 +39,9 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     """Bytes [offset, offset + length) of operand `index` ("read"), of result `index` ("write"), or of scratch."""
 
     role: Role
-    index: int
-    offset: int
-    length: int
+    index: Count
+    offset: Count
+    length: Count
 
     @property
     def end(self) -> int:
@@ -59,10 +63,14 @@ class TensorMap(msgspec.Struct, frozen=True, array_like=True):
     """
 
     dtype: Literal["f32", "bf16", "f16"]
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    box: tuple[int, ...]
-    swizzle: int
+    shape: Shape
+    strides: Shape
+    box: Shape
+    swizzle: Count
+
+    def __post_init__(self) -> None:
+        if not len(self.shape) == len(self.strides) == len(self.box):
+            raise ValueError("a tensor map has a stride and a box size for each dimension")
 
     @property
     def length(self) -> int:
@@ -103,12 +111,12 @@ class Dispatch(msgspec.Struct, frozen=True, array_like=True, tag="dispatch"):
     entry: str
     grid: Extent
     block: Extent
-    shared: int
+    shared: Count
     bindings: tuple[Binding, ...]
-    scalars: tuple[int, ...] = ()
-    ordered: tuple[tuple[int, int], ...] = ()
+    scalars: tuple[_Word, ...] = ()
+    ordered: tuple[tuple[Count, Count], ...] = ()
     module: str = MAIN
-    nulls: int = 0
+    nulls: Annotated[int, Meta(ge=0, le=_MOST)] = 0
 
 
 class Fill(msgspec.Struct, frozen=True, array_like=True, tag="fill"):
@@ -116,6 +124,10 @@ class Fill(msgspec.Struct, frozen=True, array_like=True, tag="fill"):
 
     pattern: bytes
     target: Place
+
+    def __post_init__(self) -> None:
+        if len(self.pattern) not in (1, 2, 4):
+            raise ValueError(f"a pattern of {len(self.pattern)} bytes")
 
 
 class Copy(msgspec.Struct, frozen=True, array_like=True, tag="copy"):
@@ -133,9 +145,9 @@ class Matrix(msgspec.Struct, frozen=True, array_like=True):
 
     place: Place
     dtype: Literal["f32", "bf16", "f16"]
-    batch: int
-    rows: int
-    columns: int
+    batch: Count
+    rows: Count
+    columns: Count
     transposed: bool = False
 
 
@@ -150,8 +162,8 @@ class Product(msgspec.Struct, frozen=True, array_like=True, tag="product"):
     right: Matrix
     result: Matrix
     workspace: Place
-    algorithm: tuple[int, ...] = ()
-    alignment: int = 16
+    algorithm: tuple[Count, ...] = ()
+    alignment: Annotated[int, Meta(ge=1, le=1 << 20)] = 16
 
     def places(self) -> tuple[Place, Place, Place]:
         """The places of left, right and result."""
@@ -162,8 +174,8 @@ class Heads(msgspec.Struct, frozen=True, array_like=True):
     """A tensor [batch, heads, rows, width] in memory. strides: in elements; the last is 1."""
 
     place: Place
-    shape: tuple[int, int, int, int]
-    strides: tuple[int, int, int, int]
+    shape: tuple[Count, Count, Count, Count]
+    strides: tuple[Count, Count, Count, Count]
 
 
 class Attention(msgspec.Struct, frozen=True, array_like=True, tag="attention"):
@@ -216,15 +228,15 @@ class DeviceCode(msgspec.Struct, frozen=True, array_like=True):
 
     def to_bytes(self) -> bytes:
         """The code as a compact file. Equal code gives equal bytes."""
-        return zlib.compress(msgspec.msgpack.encode(self), 6)
+        return packed(self)
 
     @staticmethod
-    def from_bytes(data: bytes, where: str = "the code") -> DeviceCode:
-        """The inverse of `to_bytes`; every field is checked against its type. Raises ArtifactError."""
-        try:
-            return msgspec.msgpack.decode(zlib.decompress(data), type=DeviceCode)
-        except (zlib.error, msgspec.DecodeError) as error:
-            raise ArtifactError(where, f"is damaged ({error})", hint="compile the step again") from error
+    def from_bytes(data: bytes, where: str = "the code", size: int = MAX_BYTES) -> DeviceCode:
+        """The inverse of `to_bytes`; every field is checked against its type. size: of the code unpacked, at most.
+
+        Raises ArtifactError.
+        """
+        return unpacked(data, DeviceCode, where, "compile the step again", size)
 
     def digest(self) -> str:
         """SHA-256 of the code, in hexadecimal."""

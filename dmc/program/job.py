@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from itertools import product
+from typing import Annotated
 
 import msgspec
 
 from dmc.errors import ArtifactError
-from dmc.program.program import STATE_ROLES, Command, Program, Range, Space
+from dmc.program.limits import MAX_RANKS, Axis, AxisSize, Count, ElementType, Shape
+from dmc.program.packed import MAX_BYTES, packed, unpacked
+from dmc.program.program import STATE_ROLES, Command, Launch, Program, Range, Space
 
 SCHEMA = 3
 _MAGIC = b"DMCJOB"
@@ -21,8 +23,8 @@ _NUMBER = re.compile(r"_\d+$")
 class Operand(msgspec.Struct, frozen=True, array_like=True):
     """The type of one operand or result of a kernel: MLIR's name of the element type, and the shape."""
 
-    dtype: str
-    shape: tuple[int, ...]
+    dtype: ElementType
+    shape: Shape
 
 
 def types_of(reads: tuple[Operand, ...], writes: tuple[Operand, ...]) -> str:
@@ -44,9 +46,9 @@ class Kernel(msgspec.Struct, frozen=True, array_like=True):
     name: str
     reads: tuple[Operand, ...]
     writes: tuple[Operand, ...]
-    flops: int
-    traffic: int
-    scratch: int = 0
+    flops: Count
+    traffic: Count
+    scratch: Count = 0
     implementation: str = "iree"
     kind: str = "other"
 
@@ -69,17 +71,17 @@ class Channel(msgspec.Struct, frozen=True, array_like=True):
     """
 
     name: str
-    axes: tuple[str, ...] = ()
-    groups: tuple[tuple[int, ...], ...] = ()
+    axes: tuple[Axis, ...] = ()
+    groups: tuple[tuple[Count, ...], ...] = ()
 
 
 class Job(msgspec.Struct, frozen=True, array_like=True):
     """A planned step: one program per rank of the mesh (axis to size, major first), in rank order."""
 
-    mesh: dict[str, int]
+    mesh: dict[Axis, AxisSize]
     channels: tuple[Channel, ...]
     kernels: dict[str, Kernel]
-    programs: tuple[Program, ...]
+    programs: Annotated[tuple[Program, ...], msgspec.Meta(max_length=MAX_RANKS)]
 
     def groups(self, channel: Channel) -> tuple[tuple[int, ...], ...]:
         """The groups of ranks of a channel in declared order, the ranks of each in the order of the group."""
@@ -113,11 +115,13 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
 
     def to_bytes(self) -> bytes:
         """The job as a compact file: schema and content, compressed. Equal jobs give equal bytes."""
-        return _MAGIC + SCHEMA.to_bytes(2, "little") + zlib.compress(msgspec.msgpack.encode(self), 6)
+        return _MAGIC + SCHEMA.to_bytes(2, "little") + packed(self)
 
     @staticmethod
-    def from_bytes(data: bytes, where: str = "the plan") -> Job:
-        """The inverse of `to_bytes`; every field is checked against its type. Raises ArtifactError."""
+    def from_bytes(data: bytes, where: str = "the plan", size: int = MAX_BYTES) -> Job:
+        """The inverse of `to_bytes`; every field is checked against its type, and every name exists. size: of the job
+        unpacked, at most. Raises ArtifactError.
+        """
         head = len(_MAGIC) + 2
         if data[: len(_MAGIC)] != _MAGIC:
             raise ArtifactError(where, "contains no plan", hint="compile the step again")
@@ -126,10 +130,10 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
             raise ArtifactError(
                 where, f"has schema {schema}, but this dmc reads {SCHEMA}", hint="compile the step again"
             )
-        try:
-            return msgspec.msgpack.decode(zlib.decompress(data[head:]), type=Job)
-        except (zlib.error, msgspec.DecodeError) as error:
-            raise ArtifactError(where, f"is damaged ({error})", hint="compile the step again") from error
+        job = unpacked(data[head:], Job, where, "compile the step again", size)
+        if fact := next(_dangling(job), ""):
+            raise ArtifactError(where, fact, hint="compile the step again")
+        return job
 
     def digest(self) -> str:
         """SHA-256 of the job's content, in hexadecimal."""
@@ -141,6 +145,16 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
         for program in self.programs:
             peaks |= {space: max(size, peaks.get(space, 0)) for space, size in program.arenas.items()}
         return peaks
+
+
+def _dangling(job: Job) -> Iterator[str]:
+    """Commands that name what the job does not have, so that what shows a plan can look it up."""
+    for program in job.programs:
+        for index, command in enumerate(program.commands):
+            if command.lane >= len(program.lanes):
+                yield f"rank {program.rank}, command {index}: there is no lane {command.lane}"
+            if isinstance(command, Launch) and command.kernel not in job.kernels:
+                yield f"rank {program.rank}, command {index}: there is no kernel @{command.kernel}"
 
 
 def _state(job: Job) -> Iterator[tuple[str, tuple[str, tuple[int, ...], Range]]]:

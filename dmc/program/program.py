@@ -8,9 +8,11 @@ at a time in this order, the commands give the right result; events limit their 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 import msgspec
+
+from dmc.program.limits import Count, ElementType, Shape
 
 Space = Literal["device", "staged", "pinned_host", "host"]
 # The device's memory; such for inputs, filled while the call before runs; host memory that it reaches; and such that
@@ -70,8 +72,8 @@ class Range(msgspec.Struct, frozen=True, array_like=True, order=True):
     """Bytes [offset, offset + length) of the arena of one memory space."""
 
     space: Space
-    offset: int
-    length: int
+    offset: Count
+    length: Count
 
     @property
     def end(self) -> int:
@@ -91,7 +93,7 @@ class Launch(msgspec.Struct, frozen=True, array_like=True, tag="launch"):
     model.
     """
 
-    lane: int
+    lane: Count
     kernel: str
     reads: tuple[Range, ...]
     writes: tuple[Range, ...]
@@ -103,7 +105,7 @@ class Move(msgspec.Struct, frozen=True, array_like=True, tag="move"):
     """Copies bytes of one rank, between memory spaces or within one; the ranges have equal length and do not
     overlap."""
 
-    lane: int
+    lane: Count
     source: Range
     target: Range
     label: str = ""
@@ -122,34 +124,34 @@ class Collective(msgspec.Struct, frozen=True, array_like=True, tag="collective")
     equal its `source` for an all_reduce.
     """
 
-    lane: int
+    lane: Count
     kind: CollectiveKind
     channel: str
-    ranks: tuple[int, ...]
-    instance: int
-    dtype: str
-    count: int
+    ranks: tuple[Count, ...]
+    instance: Count
+    dtype: ElementType
+    count: Count
     source: Range | None
     target: Range | None
     reduction: Reduction | None = None
-    accumulate: str | None = None
-    peer: int | None = None
-    pairs: tuple[tuple[int, int], ...] = ()
+    accumulate: ElementType | None = None
+    peer: Count | None = None
+    pairs: tuple[tuple[Count, Count], ...] = ()
     label: str = ""
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, tag="record"):
     """Signals `event` when everything before it on its lane is done."""
 
-    lane: int
-    event: int
+    lane: Count
+    event: Count
 
 
 class Await(msgspec.Struct, frozen=True, array_like=True, tag="await"):
     """Later commands on its lane begin after `event` was signalled in this step."""
 
-    lane: int
-    event: int
+    lane: Count
+    event: Count
 
 
 Work: TypeAlias = Launch | Move | Collective
@@ -173,8 +175,8 @@ class Slot(msgspec.Struct, frozen=True, array_like=True):
 
     name: str
     role: str
-    dtype: str
-    shape: tuple[int, ...]
+    dtype: ElementType
+    shape: Shape
     range: Range
 
 
@@ -187,16 +189,17 @@ class Buffer(msgspec.Struct, frozen=True, array_like=True):
     label: str
     category: str
     range: Range
-    first: int
-    last: int
+    first: Count
+    last: Count
 
 
 class Program(msgspec.Struct, frozen=True, array_like=True):
     """The program of one rank for a step. `arenas`: bytes by memory space. Events count from 0."""
 
-    rank: int
-    arenas: dict[Space, int]
-    lanes: tuple[Lane, ...]
+    rank: Count
+    arenas: dict[Space, Count]
+    # The proof keeps a clock of all lanes for each command.
+    lanes: Annotated[tuple[Lane, ...], msgspec.Meta(max_length=256)]
     slots: tuple[Slot, ...]
     commands: tuple[Command, ...]
     buffers: tuple[Buffer, ...] = ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import zlib
 from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -14,6 +13,7 @@ import msgspec
 from dmc.errors import ArtifactError
 from dmc.program.code import ALGORITHM, CodeModule, Step
 from dmc.program.job import Kernel, Operand
+from dmc.program.packed import packed, unpacked
 
 SCHEMA = 1
 # The file suffixes of a step's tuning table and of its candidates.
@@ -69,15 +69,12 @@ class Candidates(msgspec.Struct, frozen=True):
 
     def to_bytes(self) -> bytes:
         """The candidates as a compact file."""
-        return zlib.compress(msgspec.msgpack.encode(self), 6)
+        return packed(self)
 
     @staticmethod
     def from_bytes(data: bytes, where: str) -> Candidates:
         """The inverse of `to_bytes`; every field is checked against its type. Raises ArtifactError."""
-        try:
-            return msgspec.msgpack.decode(zlib.decompress(data), type=Candidates)
-        except (zlib.error, msgspec.DecodeError) as error:
-            raise ArtifactError(where, f"holds no candidates ({error})", "run dmc tune --prepare again") from error
+        return unpacked(data, Candidates, where, "run dmc tune --prepare again")
 
 
 class Choice(msgspec.Struct, frozen=True):

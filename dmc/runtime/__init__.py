@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from dmc.runtime.artifact import Artifact
     from dmc.runtime.checkpoints import Checkpoints
     from dmc.runtime.ledger import Ledger
+    from dmc.runtime.loading import load
     from dmc.runtime.outputs import LazyArray, Loss
+    from dmc.runtime.saved_state import SavedState
     from dmc.runtime.signature import Signature
-    from dmc.runtime.step import Step, load
+    from dmc.runtime.step import Step
 
-__all__ = ["Artifact", "Checkpoints", "LazyArray", "Ledger", "Loss", "Signature", "Step", "load"]
+__all__ = ["Artifact", "Checkpoints", "LazyArray", "Ledger", "Loss", "SavedState", "Signature", "Step", "load"]
 
 _LAZY = {
     "Artifact": "dmc.runtime.artifact",
@@ -25,9 +27,10 @@ _LAZY = {
     "LazyArray": "dmc.runtime.outputs",
     "Ledger": "dmc.runtime.ledger",
     "Loss": "dmc.runtime.outputs",
+    "SavedState": "dmc.runtime.saved_state",
     "Signature": "dmc.runtime.signature",
     "Step": "dmc.runtime.step",
-    "load": "dmc.runtime.step",
+    "load": "dmc.runtime.loading",
 }
 
 

@@ -9,16 +9,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from dmc.errors import ArtifactError, StateError
+from dmc.errors import ArtifactError, DmcError, StateError
 from dmc.program import DEVICE, STAGED, Job, device_bytes
 from dmc.program.certificate import Certificate
 from dmc.program.code import DeviceCode
-from dmc.runtime.container import read_container, write_container
+from dmc.program.limits import DECODE_ERRORS
+from dmc.program.packed import unpacked_size
+from dmc.proof import verify
+from dmc.runtime.consistency import misfits
+from dmc.runtime.container import MANIFEST, RESTORE, read_container, write_container
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.dtypes import describe, dtype_of, mlir_name
 from dmc.runtime.ledger import Ledger
+from dmc.runtime.manifest import Head, Manifest
 from dmc.runtime.signature import Signature, StateSpec
 from dmc.runtime.stored_state import restore, store
 from dmc.runtime.versions import check_runtime
@@ -119,18 +125,22 @@ class Artifact:
         """Reads a `.dmc` file after verifying schema and checksums and, `to_run`, that the installed IREE runtime
         and this machine's processor can run it; the processor is not checked yet for a step that a GPU may run.
 
-        Raises ArtifactError before anything in the file is executed.
+        Every field is checked; `to_run`, its plans are proven again (`_prove`). Raises ArtifactError before anything in
+        the file is executed.
         """
         manifest, members = read_container(Path(path))
         try:
-            artifact = _from_members(manifest, members)
-        except (KeyError, TypeError, ValueError, StateError) as error:
-            fact = f"contains no artifact of this schema ({type(error).__name__}: {error})"
-            raise ArtifactError(str(path), fact, hint="compile the step again") from error
+            artifact = _from_members(msgspec.convert(manifest, Manifest), members)
+        except msgspec.ValidationError as error:
+            raise ArtifactError(str(path), f"{MANIFEST}: {error}", hint=RESTORE) from error
+        except DmcError as error:
+            raise ArtifactError(f"{path}: {error.place}", error.fact, error.hint or RESTORE) from error
         if to_run:
             check_runtime(artifact.versions, str(path))
             if artifact.target == "cpu":
                 check_cpu(artifact.requires, str(path))
+            for name, program in zip(artifact.names, [artifact, *artifact.programs.values()], strict=True):
+                _prove(program, f"{path}: {name}")
         return artifact
 
 
@@ -147,10 +157,12 @@ def check_state(specs: tuple[StateSpec, ...], state: tuple[np.ndarray, ...]) -> 
 
 def _head(artifact: Artifact) -> dict[str, Any]:
     """What the manifest states about a program."""
+    unpacked = {_JOB: artifact.job} if artifact.code is None else {_JOB: artifact.job, _CODE: artifact.code}
     return {
         "signature": artifact.signature.to_json(),
         "statistics": dict(artifact.statistics),
         "requires": list(artifact.requires),
+        "unpacked": {name: unpacked_size(value) for name, value in unpacked.items()},
     }
 
 
@@ -163,45 +175,88 @@ def _parts(artifact: Artifact) -> dict[str, bytes]:
     return members if artifact.code is None else {**members, _CODE: artifact.code.to_bytes()}
 
 
-def _from_members(manifest: dict[str, Any], members: dict[str, bytes]) -> Artifact:
-    step = _program(manifest, manifest, members)
-    state = restore(step.signature.state, _named(members, _STATE), frozenset(manifest["zeros"]))
-    check_state(step.signature.state, state)
+def _from_members(manifest: Manifest, members: dict[str, bytes]) -> Artifact:
+    step = _program(manifest, manifest, "", members)
+    state = stored_state(manifest, members)
     programs = {
-        name: _program(manifest, head, _inside(members, _PROGRAM.format(name)))
-        for name, head in manifest["programs"].items()
+        name: _program(manifest, head, _PROGRAM.format(name), members) for name, head in manifest.programs.items()
     }
     return replace(step, state=state, programs=programs)
 
 
-def _program(manifest: dict[str, Any], head: dict[str, Any], members: dict[str, bytes]) -> Artifact:
-    modules = _named(members, _MODULES)
+def stored_state(manifest: Manifest, members: Mapping[str, bytes]) -> tuple[np.ndarray, ...]:
+    """The state among the members of a file, one array per entry of its signature. Raises StateError."""
+    return restore(manifest.signature.state, _named(members, _STATE), frozenset(manifest.zeros))
+
+
+def is_state(member: str) -> bool:
+    """Whether a member of a file holds a tensor of the state."""
+    return member.startswith(_STATE.format(""))
+
+
+def check_head(head: Head, prefix: str) -> None:
+    """Raises ArtifactError where the parts of a program's signature contradict each other."""
+    if fact := next(misfits(head.signature), ""):
+        raise ArtifactError(f"{prefix}signature", fact, hint=RESTORE)
+
+
+def _program(manifest: Manifest, head: Head, prefix: str, members: dict[str, bytes]) -> Artifact:
+    check_head(head, prefix)
+    own = {name.removeprefix(prefix): data for name, data in members.items() if name.startswith(prefix)}
+    if missing := [name for name in (_JOB, _CERTIFICATE, _LEDGER) if name not in own]:
+        raise ArtifactError(prefix + missing[0], "is not in the file", hint=RESTORE)
+    modules = _named(own, _MODULES)
     return Artifact(
-        signature=Signature.from_json(head["signature"]),
-        target=manifest["target"],
-        precision=manifest["precision"],
+        signature=head.signature,
+        target=manifest.target,
+        precision=manifest.precision,
         modules=modules,
-        ir={name: data.decode() for name, data in _named(members, _IR).items()},
+        ir={name: _text(prefix + _IR.format(name), data) for name, data in _named(own, _IR).items()},
         state=(),
-        versions=manifest["versions"],
-        statistics=head["statistics"],
-        requires=tuple(head["requires"]),
-        ledger=Ledger.from_json(json.loads(members[_LEDGER])),
-        **_job(members, modules),
+        versions=manifest.versions,
+        statistics=head.statistics,
+        requires=head.requires,
+        ledger=_ledger(prefix, own[_LEDGER]),
+        **_job(head, prefix, own, modules),
     )
 
 
-def _job(members: Mapping[str, bytes], modules: Mapping[str, bytes]) -> dict[str, Any]:
-    """The job with its certificate and code. Raises ArtifactError where the certificate does not match them."""
-    job = Job.from_bytes(members[_JOB], _JOB)
+def _text(name: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ArtifactError(name, f"is no text ({error})", hint=RESTORE) from error
+
+
+def _ledger(prefix: str, data: bytes) -> Ledger:
+    try:
+        return msgspec.json.decode(data, type=Ledger)
+    except DECODE_ERRORS as error:
+        raise ArtifactError(prefix + _LEDGER, str(error), hint=RESTORE) from error
+
+
+def _job(head: Head, prefix: str, members: Mapping[str, bytes], modules: Mapping[str, bytes]) -> dict[str, Any]:
+    """The job with its certificate and code. Raises DmcError where the certificate does not match them."""
+    job = Job.from_bytes(members[_JOB], prefix + _JOB, head.unpacked.get(_JOB, 0))
+    code = None
+    if _CODE in members:
+        code = DeviceCode.from_bytes(members[_CODE], prefix + _CODE, head.unpacked.get(_CODE, 0))
     certificate = Certificate.from_bytes(members[_CERTIFICATE])
-    code = DeviceCode.from_bytes(members[_CODE], _CODE) if _CODE in members else None
     certificate.check(job, modules, code)
     return {"job": job, "certificate": certificate, "code": code}
 
 
-def _inside(members: Mapping[str, bytes], prefix: str) -> dict[str, bytes]:
-    return {name.removeprefix(prefix): data for name, data in members.items() if name.startswith(prefix)}
+def _prove(program: Artifact, place: str) -> None:
+    """A certificate is not believed: a plan that somebody changed, with its checksums, is refused.
+
+    What the compiler alone can prove, that the step means what the model does (V11), is left to who trusts the file;
+    so is machine code for a CPU.
+    """
+    try:
+        verify(program.job, program.certificate.caps)
+    except DmcError as error:
+        where = f"{error.place}: " if error.place else ""
+        raise ArtifactError(place, f"its plan may not run: {where}{error.fact}", hint=RESTORE) from error
 
 
 def _named(members: Mapping[str, bytes], pattern: str) -> dict[str, bytes]:

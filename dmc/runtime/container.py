@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -13,18 +11,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from dmc.errors import ArtifactError
-from dmc.runtime.atomic import replacing
-from dmc.runtime.side_by_side import side_by_side
+import msgspec
 
-SCHEMA = 5
+from dmc.errors import ArtifactError
+from dmc.program.limits import Digest
+from dmc.runtime.atomic import replacing
+from dmc.runtime.regular_file import open_regular
+from dmc.runtime.side_by_side import side_by_side
+from dmc.runtime.zip_members import Member, check_name, content, members_of
+
+SCHEMA = 6
 MANIFEST = "manifest.json"
 
-_LOCAL_SIGNATURE = b"PK\3\4"
-_LOCAL_HEADER = struct.Struct("<4s22xHH")
-
-# At most so many bytes are read at once; Linux reads no more than 2 GiB.
-_AT_ONCE = 1 << 30
+# The most bytes of a manifest, which nothing vouches for: those of 100,000 tensors.
+MAX_MANIFEST = 64 << 20
+RESTORE = "copy the original file again, or compile the step again"
 _THREADS = 8
 
 _Given = TypeVar("_Given")
@@ -34,11 +35,20 @@ _Made = TypeVar("_Made")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
+class _Schema(msgspec.Struct, frozen=True):
+    schema: int
+
+
+class _Checksums(msgspec.Struct, frozen=True):
+    sha256: dict[str, Digest]
+
+
 def write_container(path: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes | memoryview]) -> None:
     """Writes `manifest` (JSON values; `schema` and the checksums are added) and `members`, replacing `path` atomically.
-    Raises OSError.
+    Raises OSError, and ArtifactError for a name that no reader would take.
     """
     names = sorted(members)
+    _check_names(path, names)
     checksums = dict(zip(names, _in_threads(lambda name: _checksum(members[name]), names), strict=True))
     head = {"schema": SCHEMA, **manifest, "sha256": checksums}
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -47,37 +57,39 @@ def write_container(path: Path, manifest: Mapping[str, Any], members: Mapping[st
             archive.writestr(_entry(name), members[name])
 
 
-def read_container(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest and every other member, after schema and checksums have been verified.
+def read_container(
+    path: Path, wanted: Callable[[str], bool] = lambda _: True
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest, and the other members whose names are `wanted`, after schema and checksums have been verified.
 
-    Raises ArtifactError for a file that is missing, not a `.dmc` file, of another schema, or damaged; OSError if it
-    may not be read.
+    Raises ArtifactError for a file that is missing, no regular
+    file, not a `.dmc` file, of another schema, or damaged; OSError if it may not be read.
     """
-    with _opened(path) as file:
+    hint = "write one with `dmc compile` or `step.save`"
+    with open_regular(path, ArtifactError, hint, "pass a .dmc file") as file:
         try:
-            with zipfile.ZipFile(file) as archive:
-                members = _members(path, archive, file)
-        except _UNREADABLE as error:
-            raise ArtifactError(str(path), f"is damaged or not a .dmc file ({error})", hint=_RESTORE) from error
-    manifest = _manifest(path, members)
-    _verify(path, manifest, members)
-    return manifest, members
+            directory = members_of(file)
+            manifest = _manifest(path, file, directory)
+            checksums = _checksums(path, manifest)
+            if different := sorted(set(checksums) ^ set(directory)):
+                names = ", ".join(different[:8]) + (" …" if different[8:] else "")
+                raise ArtifactError(str(path), f"members and manifest disagree about {names}", hint=RESTORE)
+            taken = [member for name, member in directory.items() if wanted(name)]
+            contents = _in_threads(lambda member: content(file, member), taken)
+        except zipfile.BadZipFile as error:
+            raise ArtifactError(str(path), f"is damaged or not a .dmc file ({error})", hint=RESTORE) from error
+    for member, checksum in zip(taken, _in_threads(_checksum, contents), strict=True):
+        if checksum != checksums[member.name]:
+            raise ArtifactError(str(path), f"checksum of {member.name} does not match", hint=RESTORE)
+    return manifest, {member.name: data for member, data in zip(taken, contents, strict=True)}
 
 
-_RESTORE = "copy the original file again, or compile the step again"
-
-# Raised by zipfile for damaged bytes; OSError for a seek outside the file.
-_UNREADABLE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    NotImplementedError,
-    OSError,
-    OverflowError,
-    RuntimeError,
-    ValueError,
-)
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    try:
+        for name in names:
+            check_name(name)
+    except zipfile.BadZipFile as error:
+        raise ArtifactError(str(path), f"cannot be written: {error}", hint="give the module another name") from error
 
 
 def _in_threads(function: Callable[[_Given], _Made], given: Sequence[_Given]) -> list[_Made]:
@@ -90,15 +102,6 @@ def _checksum(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _opened(path: Path) -> IO[bytes]:
-    try:
-        return path.open("rb")
-    except FileNotFoundError:
-        raise ArtifactError(str(path), "no such file", hint="write one with `dmc compile` or `step.save`") from None
-    except IsADirectoryError:
-        raise ArtifactError(str(path), "is a directory", hint="pass a .dmc file") from None
-
-
 def _entry(name: str) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, _EPOCH)
     entry.create_system = 3
@@ -106,59 +109,30 @@ def _entry(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def _members(path: Path, archive: zipfile.ZipFile, file: IO[bytes]) -> dict[str, bytes]:
-    names = archive.namelist()
-    if len(set(names)) != len(names):
-        raise ArtifactError(str(path), "contains two members of one name", hint=_RESTORE)
-    # The manifest has no checksum of ours.
-    manifest = {name: archive.read(name) for name in names if name == MANIFEST}
-    others = [each for each in archive.infolist() if each.filename != MANIFEST]
-    contents = _in_threads(lambda entry: _content(file.fileno(), entry), others)
-    return manifest | dict(zip((each.filename for each in others), contents, strict=True))
-
-
-def _content(file: int, entry: zipfile.ZipInfo) -> bytes:
-    """The bytes of a member as they are in the file, several times as fast as zipfile reads them; our checksums replace
-    the zip's.
-
-    They begin behind the local header, whose last two fields are the lengths of what follows it (PKWARE's APPNOTE.TXT,
-    section 4.3.7). Raises zipfile.BadZipFile.
-    """
-    begin = entry.header_offset
-    signature, name, extra = _LOCAL_HEADER.unpack(os.pread(file, _LOCAL_HEADER.size, begin))
-    if signature != _LOCAL_SIGNATURE or entry.compress_type != zipfile.ZIP_STORED:
-        raise zipfile.BadZipFile(f"{entry.filename} is not a stored member")
-    place, end = begin + _LOCAL_HEADER.size + name + extra, begin + _LOCAL_HEADER.size + name + extra + entry.file_size
-    parts: list[bytes] = []
-    while place < end:
-        if not (part := os.pread(file, min(_AT_ONCE, end - place), place)):
-            raise zipfile.BadZipFile(f"{entry.filename} is cut off")
-        parts.append(part)
-        place += len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _manifest(path: Path, members: dict[str, bytes]) -> dict[str, Any]:
-    if MANIFEST not in members:
+def _manifest(path: Path, file: IO[bytes], directory: dict[str, Member]) -> dict[str, Any]:
+    """The manifest, which is taken out of the directory."""
+    if MANIFEST not in directory:
         raise ArtifactError(str(path), f"has no {MANIFEST}: not a .dmc file", hint="pass a file written by dmc")
+    member = directory.pop(MANIFEST)
+    if member.size > MAX_MANIFEST:
+        fact = f"{MANIFEST} has {member.size:,} bytes; at most {MAX_MANIFEST:,} are read"
+        raise ArtifactError(str(path), fact, hint=RESTORE)
+    data = content(file, member)
+    if zlib.crc32(data) != member.checksum:
+        raise ArtifactError(str(path), f"checksum of {MANIFEST} does not match", hint=RESTORE)
     try:
-        manifest = json.loads(members.pop(MANIFEST))
-    except ValueError as error:
-        raise ArtifactError(str(path), f"{MANIFEST} is not JSON ({error})", hint=_RESTORE) from error
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("schema"), int):
-        raise ArtifactError(str(path), f"{MANIFEST} has no schema", hint=_RESTORE)
-    if manifest["schema"] != SCHEMA:
-        way_out = "install a newer dmc" if manifest["schema"] > SCHEMA else "compile the step again"
-        raise ArtifactError(str(path), f"has schema {manifest['schema']}; this dmc reads schema {SCHEMA}", hint=way_out)
+        manifest = json.loads(data)
+        head = msgspec.convert(manifest, _Schema)
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(str(path), f"{MANIFEST}: {error}", hint=RESTORE) from error
+    if head.schema != SCHEMA:
+        way_out = "install a newer dmc" if head.schema > SCHEMA else "compile the step again"
+        raise ArtifactError(str(path), f"has schema {head.schema}; this dmc reads schema {SCHEMA}", hint=way_out)
     return manifest
 
 
-def _verify(path: Path, manifest: dict[str, Any], members: dict[str, bytes]) -> None:
-    checksums = manifest.get("sha256")
-    if not isinstance(checksums, dict):
-        raise ArtifactError(str(path), f"{MANIFEST} has no checksums", hint=_RESTORE)
-    if different := sorted(set(checksums) ^ set(members)):
-        raise ArtifactError(str(path), f"members and manifest disagree about {', '.join(different)}", hint=_RESTORE)
-    for name, checksum in zip(members, _in_threads(_checksum, [*members.values()]), strict=True):
-        if checksum != checksums[name]:
-            raise ArtifactError(str(path), f"checksum of {name} does not match", hint=_RESTORE)
+def _checksums(path: Path, manifest: dict[str, Any]) -> dict[str, str]:
+    try:
+        return msgspec.convert(manifest, _Checksums).sha256
+    except msgspec.ValidationError as error:
+        raise ArtifactError(str(path), f"{MANIFEST}: {error}", hint=RESTORE) from error

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dmc.runtime.movements import Bound, Entry, Movements
+import msgspec
+
+from dmc.runtime.movements import Movements
 from dmc.runtime.report import Report, columns
 
 if TYPE_CHECKING:
@@ -35,20 +36,4 @@ class Ledger(Movements, Report):
 
     def to_json(self) -> dict[str, Any]:
         """The ledger as plain JSON values."""
-        return json.loads(json.dumps(asdict(self)))
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Ledger:
-        """The inverse of `to_json`; raises KeyError or TypeError on a value of another shape."""
-        return Ledger(
-            mesh=dict(data["mesh"]),
-            entries=tuple(Entry(**_with_tuples(entry, ("shape", "axes"))) for entry in data["entries"]),
-            ranks=tuple(data["ranks"]),
-            bounds=tuple(Bound(**_with_tuples(bound, ("axes",))) for bound in data["bounds"]),
-            offloaded=tuple(data.get("offloaded", ())),
-            fetched=tuple(data.get("fetched", ())),
-        )
-
-
-def _with_tuples(data: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return {name: tuple(value) if name in names else value for name, value in data.items()}
+        return msgspec.to_builtins(self)

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from dmc.program.labels import GRADIENT, SEPARATOR
+from dmc.program.limits import Axis, AxisSize, Count, Name, Shape
 
 
 @dataclass(frozen=True)
@@ -26,13 +27,13 @@ class Entry:
     (`h.1.mlp, backward`).
     """
 
-    kind: str
-    tensor: str
-    dtype: str
-    shape: tuple[int, ...]
-    axes: tuple[str, ...]
-    group: int
-    bytes: int
+    kind: Name
+    tensor: Name
+    dtype: Name
+    shape: Shape
+    axes: tuple[Axis, ...]
+    group: Count
+    bytes: Count
     why: str = ""
     place: str = ""
     label: str = ""
@@ -67,9 +68,9 @@ class Bound:
     T counts elements in the narrowest type in which the step moves them. For anything else no bound is known.
     """
 
-    of: str
-    axes: tuple[str, ...]
-    bytes: int
+    of: Name
+    axes: tuple[Axis, ...]
+    bytes: Count
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,12 @@ class Movements:
     each rank moves from host memory and back.
     """
 
-    mesh: Mapping[str, int] = field(default_factory=dict)
+    mesh: Mapping[Axis, AxisSize] = field(default_factory=dict)
     entries: tuple[Entry, ...] = ()
-    ranks: tuple[int, ...] = ()
+    ranks: tuple[Count, ...] = ()
     bounds: tuple[Bound, ...] = ()
-    offloaded: tuple[int, ...] = ()
-    fetched: tuple[int, ...] = ()
+    offloaded: tuple[Count, ...] = ()
+    fetched: tuple[Count, ...] = ()
 
     @property
     def bytes(self) -> int:

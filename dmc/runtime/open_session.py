@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -49,6 +50,8 @@ def open_step(artifact: Artifact, device: str | None, world: World | None, setti
     where one of them has no device or is about to run something else.
     """
     signature, ranks = artifact.signature, len(artifact.job.programs)
+    if (meshed := prod((signature.mesh or {}).values())) != ranks:
+        raise ArtifactError("the step", f"is for {meshed} ranks, and has a plan for {ranks}", "compile the step again")
     kind, ordinal = _device(artifact, device)
     is_replayed = kind not in artifact.modules
     if is_replayed and world is not None:

@@ -6,13 +6,14 @@ same order, each aliasing its argument.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
 
 from dmc.program import StateRole
-
-SCHEMA = 5
+from dmc.program.limits import Axis, AxisSize, Count, ElementType, Name, Shape
 
 Role: TypeAlias = StateRole
 
@@ -20,19 +21,20 @@ Role: TypeAlias = StateRole
 # {"leaf": 3} · {"constant": true} · {"tuple": [...]} · {"list": [...]} · {"dict": {"name": ...}}
 Tree = Mapping[str, Any]
 
+Blocks = Annotated[int, msgspec.Meta(ge=1, le=1 << 32)]
 # For each dimension of a tensor the mesh axes that split it, major first, each as (axis, blocks): what earlier axes
 # left of the dimension is viewed as [blocks, n, rest], with n the size of the axis, and the rank with index i along it
 # has [:, i, :].
-Splits = tuple[tuple[tuple[str, int], ...], ...]
+Splits = tuple[tuple[tuple[Axis, Blocks], ...], ...]
 
 
 @dataclass(frozen=True)
 class TensorSpec:
     """A tensor by name; `dtype` is MLIR's name (f32, bf16, f16, f64, i1, i8, i32, i64), `shape` in elements."""
 
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
+    name: Name
+    dtype: ElementType
+    shape: Shape
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class StateSpec(TensorSpec):
 
     role: Role = "parameter"
     mutated: bool = True
-    aliases: tuple[str, ...] = ()
-    transient: tuple[str, ...] = ()
+    aliases: tuple[Name, ...] = ()
+    transient: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,12 @@ class IndexBound:
     smallest index, -size where negative ones count from the end.
     """
 
-    input: str
-    reader: str
-    size: int
+    input: Name
+    reader: Name
+    size: Count
     ignored: int | None
-    box: tuple[tuple[int, int], ...]
-    least: int = 0
+    box: tuple[tuple[Count, Count], ...]
+    least: Annotated[int, msgspec.Meta(ge=-(1 << 62), le=0)] = 0
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ class Signature:
     kwargs: Tree
     aux: Tree | None
     learning_rates: tuple[float, ...]
-    mesh: Mapping[str, int] | None = None
-    splits: Mapping[str, Splits] = field(default_factory=dict)
+    mesh: Mapping[Axis, AxisSize] | None = None
+    splits: Mapping[Name, Splits] = field(default_factory=dict)
     bounds: tuple[IndexBound, ...] = ()
 
     def splits_of(self, spec: TensorSpec) -> Splits:
@@ -100,46 +102,4 @@ class Signature:
 
     def to_json(self) -> dict[str, Any]:
         """The signature as plain JSON values."""
-        return {"schema": SCHEMA, **asdict(self)}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Signature:
-        """The inverse of `to_json`; raises KeyError or TypeError on a value of another shape."""
-        return Signature(
-            state=tuple(_state_spec(spec) for spec in data["state"]),
-            controls=_specs(data["controls"]),
-            batch=_specs(data["batch"]),
-            outputs=_specs(data["outputs"]),
-            args=data["args"],
-            kwargs=data["kwargs"],
-            aux=data["aux"],
-            learning_rates=tuple(data["learning_rates"]),
-            mesh=data["mesh"],
-            splits={name: _splits(dims) for name, dims in data["splits"].items()},
-            bounds=tuple(_bound(bound) for bound in data["bounds"]),
-        )
-
-
-def _bound(data: Mapping[str, Any]) -> IndexBound:
-    box = tuple((first, end) for first, end in data["box"])
-    return IndexBound(data["input"], data["reader"], data["size"], data["ignored"], box, data.get("least", 0))
-
-
-def _splits(data: Sequence[Sequence[Sequence[Any]]]) -> Splits:
-    return tuple(tuple((axis, blocks) for axis, blocks in uses) for uses in data)
-
-
-def _specs(data: Sequence[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
-    return tuple(TensorSpec(spec["name"], spec["dtype"], tuple(spec["shape"])) for spec in data)
-
-
-def _state_spec(data: Mapping[str, Any]) -> StateSpec:
-    return StateSpec(
-        name=data["name"],
-        dtype=data["dtype"],
-        shape=tuple(data["shape"]),
-        role=data["role"],
-        mutated=data["mutated"],
-        aliases=tuple(data["aliases"]),
-        transient=tuple(data["transient"]),
-    )
+        return msgspec.to_builtins(self)

@@ -38,21 +38,6 @@ _DEFAULT = RunSettings()
 _GUARD = {on: np.asarray(on, np.int32) for on in (False, True)}
 
 
-def load(path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> Step:
-    """The step in a `.dmc` file, on the device it was compiled for, ready to train on.
-
-    device: "cpu", "cuda" or "cuda:1"; by default the target's first device. Schema, checksums and versions are verified
-    before anything in the file runs. verify: the first call is compared with the CPU's plan in the same file (target
-    "cpu+cuda"); see `Step.verify_next`. Raises ArtifactError, or DmcError if there is no such device.
-
-    On GPUs, a step of several ranks is loaded in one process per rank, started by torchrun, mpirun or srun; see `Step`.
-    If a rank dies, or does not arrive at a step, all ranks end within 30 s, or the seconds in the environment variable
-    DMC_PATIENCE_S. With DMC_CUDA_GRAPH=0 each step issues its commands one by one instead of launching one CUDA graph;
-    with DMC_DIRECT_COPIES=0 NCCL moves everything, where GPUs of a host copy out of each other's memory otherwise.
-    """
-    return Step.load(path, device, verify)
-
-
 class Step(NotOfTorch, Uncopied):
     """A compiled training step; parameters and optimizer state stay in device memory.
 

@@ -10,9 +10,12 @@ from math import prod
 
 import numpy as np
 
+from dmc.errors import StateError
 from dmc.runtime.arrays import are_zeros, bytes_of, zeros
 from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.signature import StateSpec
+
+_RESTORE = "copy the original file again"
 
 Specs = tuple[StateSpec, ...]
 State = tuple[np.ndarray, ...]
@@ -35,12 +38,12 @@ def store(specs: Specs, state: State) -> tuple[dict[str, memoryview], list[str]]
 def restore(specs: Specs, stored: Mapping[str, bytes], absent: Collection[str]) -> State:
     """The inverse of `store`; tensors share the memory of what is stored.
 
-    Raises ValueError for tensors that `specs` does not name or that have another size, KeyError for missing ones.
+    Raises StateError for tensors that are missing, that `specs` does not name, or that have another size.
     """
     if twice := sorted({*stored} & {*absent}):
-        raise ValueError(f"{', '.join(twice)} is stored, and said to be zero")
+        raise StateError("state", f"{', '.join(twice)} is stored, and said to be zero", hint=_RESTORE)
     if unknown := sorted({*stored, *absent} - {state_key(spec) for spec in specs}):
-        raise ValueError(f"the state contains {', '.join(unknown)}, which the signature does not name")
+        raise StateError("state", f"contains {', '.join(unknown)}, which the signature does not name", hint=_RESTORE)
     return tuple(_restored(spec, stored, absent) for spec in specs)
 
 
@@ -48,7 +51,10 @@ def _restored(spec: StateSpec, stored: Mapping[str, bytes], absent: Collection[s
     key, dtype = state_key(spec), dtype_of(spec.dtype).numpy
     if key in absent:
         return zeros(spec.shape, dtype)
-    data, expected = stored[key], prod(spec.shape) * dtype.itemsize
+    data, expected = stored.get(key), prod(spec.shape) * dtype.itemsize
+    if data is None:
+        raise StateError(f"state {key!r}", "is not in the file, nor said to be zero", hint=_RESTORE)
     if len(data) != expected:
-        raise ValueError(f"{spec.name} has {len(data)} bytes, and the signature says {expected}")
+        fact = f"has {len(data)} bytes, and the signature says {expected}"
+        raise StateError(f"state {key!r}", fact, hint=_RESTORE)
     return np.frombuffer(data, dtype).reshape(spec.shape)

@@ -102,7 +102,11 @@ def test_shuffle_visits_every_batch_once_a_round(
     [
         ({"mask": None}, "contains x, y, ids; the step takes x, y, ids, mask"),
         ({"more": np.zeros(2)}, "contains x, y, ids, mask, more; the step takes x, y, ids, mask"),
-        ({"x": np.zeros((3, 4, 3), np.float32)}, "expected one leading dimension of batches, got x f32[3, 4, 3]"),
+        (
+            {"x": np.zeros((3, 4, 3), np.float32)},
+            "expected a leading axis of batches, equally long in all arrays, got x f32[3, 4, 3]",
+        ),
+        ({"x": np.zeros((4, 3), np.float32)}, "'x' is one batch, f32[4, 3]: it lacks a leading axis of batches"),
         ({"x": np.zeros((2, 9, 3), np.float32)}, "input 'x': expected f32[4, 3], got f32[9, 3]"),
         ({"ids": np.zeros((2, 4), np.int32)}, "input 'ids': expected i64[4], got i32[4]"),
         ({"x": np.array([None, None])}, "is not an .npz file"),

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dmc.errors import ArtifactError, StateError
-from dmc.runtime import container
+from dmc.runtime import zip_members
 from dmc.runtime.arrays import are_zeros
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.container import MANIFEST, write_container
@@ -116,7 +116,7 @@ def test_zeros_take_up_no_memory(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_large_member_is_read_in_parts(artifact: Artifact, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(container, "_AT_ONCE", 7)
+    monkeypatch.setattr(zip_members, "_AT_ONCE", 7)
     test_round_trip(artifact, path)
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ArtifactError, match=r"is damaged or not a \.dmc file"):
@@ -146,7 +146,7 @@ def test_a_tensor_is_stored_or_zero_and_of_its_size(path: Path) -> None:
     manifest = json.loads(members.pop(MANIFEST))
     longer = members | {"state/model.weight": members["state/model.weight"] + b"1234"}
     write_container(path, manifest, longer)
-    with pytest.raises(ArtifactError, match="weight has 28 bytes, and the signature says 24"):
+    with pytest.raises(ArtifactError, match=r"state 'model\.weight': has 28 bytes, and the signature says 24"):
         Artifact.read(path)
     write_container(path, {**manifest, "zeros": [*manifest["zeros"], "model.weight"]}, members)
     with pytest.raises(ArtifactError, match=r"model\.weight is stored, and said to be zero"):
@@ -219,17 +219,17 @@ def _versions(compiler: str) -> dict[str, str]:
         (lambda m: m.pop("state/model.weight"), r"members and manifest disagree about state/model\.weight"),
         (lambda m: m.update({"modules/more.vmfb": b""}), r"members and manifest disagree about modules/more\.vmfb"),
         (lambda m: m.pop(MANIFEST), r"has no manifest\.json: not a \.dmc file"),
-        (lambda m: m.update({MANIFEST: b"{"}), r"manifest\.json is not JSON"),
-        (lambda m: m.update({MANIFEST: b"[]"}), r"manifest\.json has no schema"),
-        (_set(schema=99), r"has schema 99; this dmc reads schema 5\n  hint: install a newer dmc"),
-        (_set(schema=4), r"has schema 4; this dmc reads schema 5\n  hint: compile the step again"),
-        (_set(sha256=None), r"has no checksums"),
-        (_set(zeros=[]), r"contains no artifact of this schema \(KeyError: 'model\.seen'"),
-        (_set(zeros=["model.no"]), r"the state contains model\.no, which the signature does not name"),
-        (_set(signature={}), r"contains no artifact of this schema \(KeyError: 'state'\)"),
+        (lambda m: m.update({MANIFEST: b"{"}), r"manifest\.json: Expecting property name"),
+        (lambda m: m.update({MANIFEST: b"[]"}), r"manifest\.json: Expected `object`, got `array`"),
+        (_set(schema=99), r"has schema 99; this dmc reads schema 6\n  hint: install a newer dmc"),
+        (_set(schema=5), r"has schema 5; this dmc reads schema 6\n  hint: compile the step again"),
+        (_set(sha256=None), r"manifest\.json: Expected `object`, got `null` - at `\$\.sha256`"),
+        (_set(zeros=[]), r"state 'model\.seen': is not in the file, nor said to be zero"),
+        (_set(zeros=["model.no"]), r"state: contains model\.no, which the signature does not name"),
+        (_set(signature={}), r"manifest\.json: Object missing required field `state` - at `\$\.signature`"),
         (_set(versions=_versions("2.1.0")), r"was compiled by IREE 2\.1\.0; the installed runtime is 3\."),
         (_set(requires=["pdp11", "float"]), r"contains code for pdp11, but this processor is"),
-        (_set(requires=None), r"contains no artifact of this schema"),
+        (_set(requires=None), r"manifest\.json: Expected `array`, got `null` - at `\$\.requires`"),
         (_set(versions={}), r"has no version of iree-base-compiler"),
     ],
 )
@@ -259,7 +259,7 @@ def test_state_of_another_signature_is_refused(path: Path, tmp_path: Path) -> No
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist() if name != MANIFEST}
     write_container(tmp_path / "other.dmc", manifest, members)
-    with pytest.raises(ArtifactError, match=r"the state contains model\.weight, which the signature does not name"):
+    with pytest.raises(ArtifactError, match=r"state: contains model\.weight, which the signature does not name"):
         Artifact.read(tmp_path / "other.dmc")
 
 
@@ -267,7 +267,10 @@ def test_a_file_without_a_ledger_is_refused(path: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     manifest = json.loads(members.pop(MANIFEST))
-    for ledger, error in (({"ledger.json": b'{"mesh": {}}'}, "KeyError: 'entries'"), ({}, "KeyError: 'ledger.json'")):
+    for ledger, error in (
+        ({"ledger.json": b'{"mesh": 1}'}, r"ledger\.json: Expected `object`, got `int`"),
+        ({}, r"ledger\.json: is not in"),
+    ):
         others = {name: data for name, data in members.items() if name != "ledger.json"}
         write_container(tmp_path / "other.dmc", manifest, others | ledger)
         with pytest.raises(ArtifactError, match=error):

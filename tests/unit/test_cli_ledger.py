@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dmc.cli.main import main
@@ -62,7 +63,7 @@ def test_sizes_in_bytes(shown: Print) -> None:
 
 
 def test_as_json(shown: Print) -> None:
-    assert Ledger.from_json(json.loads(shown("--json"))) == LEDGER
+    assert msgspec.json.decode(shown("--json"), type=Ledger) == LEDGER
 
 
 def test_one_rank_says_so(shown: Print) -> None:

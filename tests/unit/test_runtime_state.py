@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import ml_dtypes
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -93,4 +93,4 @@ def test_a_plain_model_dictionary_is_refused() -> None:
 
 
 def test_signature_survives_json() -> None:
-    assert Signature.from_json(json.loads(json.dumps(SIGNATURE.to_json()))) == SIGNATURE
+    assert msgspec.convert(SIGNATURE.to_json(), Signature) == SIGNATURE

@@ -7,6 +7,7 @@ layout of tensors on the mesh of the job that wrote them, so that jobs on any me
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -18,35 +19,46 @@ import msgspec
 import numpy as np
 
 from dmc.errors import DmcError, StateError
+from dmc.program.limits import DECODE_ERRORS, MAX_RANKS, Axis, AxisSize, Count, Digest, ElementType, Name, Shape
 from dmc.runtime.atomic import sync_directory
+from dmc.runtime.consistency import misfit_of_split
 from dmc.runtime.ranks import Spread
-from dmc.runtime.signature import Signature, Splits, StateSpec
+from dmc.runtime.regular_file import open_regular
+from dmc.runtime.signature import Role, Signature, Splits, StateSpec
 from dmc.runtime.stored_state import state_key
 from dmc.runtime.world.shards import Shard, write_shard
 from dmc.runtime.world.store import WRITING_S, Store
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
+# The most bytes of a manifest: those of 100,000 tensors.
+MAX_MANIFEST = 64 << 20
 _NAME = re.compile(r"step-(\d{8})")
 
 
 class _Tensor(msgspec.Struct, frozen=True):
-    """The layout of a tensor: its global shape, how it is split, and the shard of each distinct part."""
+    """The layout of a tensor: its global shape, how it is split, and the shard of each distinct part.
 
-    dtype: str
-    shape: tuple[int, ...]
+    role, aliases, transient: as of `dmc.runtime.signature.StateSpec`.
+    """
+
+    dtype: ElementType
+    shape: Shape
     splits: Splits
-    shards: tuple[int, ...]
+    shards: tuple[Count, ...]
+    role: Role = "parameter"
+    aliases: tuple[Name, ...] = ()
+    transient: tuple[Name, ...] = ()
 
 
 class _Manifest(msgspec.Struct, frozen=True):
     """mesh: of the job that wrote it, axis to size. shards: SHA-256 of each, in rank order."""
 
     schema: int
-    step: int
-    mesh: dict[str, int]
-    shards: tuple[str, ...]
-    tensors: dict[str, _Tensor]
+    step: Count
+    mesh: dict[Axis, AxisSize]
+    shards: tuple[Digest, ...]
+    tensors: dict[Name, _Tensor]
 
 
 class CheckpointWriter:
@@ -131,7 +143,7 @@ class CheckpointWriter:
             (place / _shard(rank)).stat()
         specs, shards = self._signature.state, self._shards()
         tensors = {
-            state_key(spec): _Tensor(spec.dtype, spec.shape, self._signature.splits_of(spec), each)
+            state_key(spec): _layout(spec, self._signature.splits_of(spec), each)
             for spec, each in zip(specs, shards, strict=True)
         }
         manifest = _Manifest(SCHEMA, step, self._mesh, tuple(digests), tensors)
@@ -169,21 +181,75 @@ def read_checkpoint(path: Path, specs: Sequence[StateSpec]) -> tuple[int, Iterat
 
     Raises StateError if the checkpoint is damaged, or belongs to another model or optimizer.
     """
-    try:
-        manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=_Manifest)
-    except (OSError, msgspec.DecodeError) as error:
-        raise StateError(str(path), f"is not a checkpoint ({error})", hint="pass a directory step-…") from error
-    if manifest.schema != SCHEMA:
-        raise StateError(
-            str(path), f"has schema {manifest.schema}; this dmc reads {SCHEMA}", hint="use another version of dmc"
-        )
+    manifest = _read(path)
     own = {state_key(spec): (spec.dtype, spec.shape) for spec in specs}
     written = {name: (tensor.dtype, tensor.shape) for name, tensor in manifest.tensors.items()}
     if different := sorted(name for name in {**own, **written} if own.get(name) != written.get(name)):
         fact = f"belongs to another model or optimizer: {', '.join(different[:8])}{' …' if different[8:] else ''}"
         raise StateError(str(path), fact, hint="compile the step with that model and optimizer")
+    return manifest.step, _tensors(path, manifest, [state_key(spec) for spec in specs])
+
+
+def read_all(path: Path) -> tuple[tuple[StateSpec, ...], Iterator[np.ndarray]]:
+    """What a checkpoint of whatever step holds, with its global tensors, read one by one. Raises StateError."""
+    manifest = _read(path)
+    specs = tuple(
+        StateSpec(
+            name.partition(".")[2],
+            each.dtype,
+            each.shape,
+            role=each.role,
+            aliases=each.aliases,
+            transient=each.transient,
+        )
+        for name, each in manifest.tensors.items()
+    )
+    if wrong := [name for spec, name in zip(specs, manifest.tensors, strict=True) if state_key(spec) != name]:
+        raise StateError(str(path / MANIFEST), f"calls a tensor {wrong[0]!r}, which is not its role", hint=_OTHER)
+    return specs, _tensors(path, manifest, [*manifest.tensors])
+
+
+_OTHER = "pass a directory step-…"
+
+
+def _read(path: Path) -> _Manifest:
+    """The manifest, whose parts fit each other."""
+    place = path / MANIFEST
+    if not place.exists():
+        raise StateError(str(path), "is not a checkpoint", hint=_OTHER)
+    with open_regular(place, StateError, _OTHER, _OTHER) as file:
+        data = file.read(MAX_MANIFEST + 1)
+    try:
+        if len(data) > MAX_MANIFEST:
+            raise StateError(str(place), f"has more than {MAX_MANIFEST:,} bytes", hint=_OTHER)
+        manifest = msgspec.json.decode(data, type=_Manifest)
+    except DECODE_ERRORS as error:
+        raise StateError(str(place), f"is not a checkpoint's ({error})", hint=_OTHER) from error
+    if manifest.schema != SCHEMA:
+        fact = f"has schema {manifest.schema}; this dmc reads {SCHEMA}"
+        raise StateError(str(path), fact, hint="use another version of dmc")
+    if fact := _misfit(manifest):
+        raise StateError(str(place), fact, hint="resume from another checkpoint")
+    return manifest
+
+
+def _misfit(manifest: _Manifest) -> str:
+    """How the manifest contradicts itself; "" where it does not."""
+    ranks = math.prod(manifest.mesh.values())
+    if ranks > MAX_RANKS:
+        return f"has {ranks:,} ranks; at most {MAX_RANKS:,} are read"
+    for name, tensor in manifest.tensors.items():
+        if fact := misfit_of_split(tensor.shape, tensor.dtype, tensor.splits, manifest.mesh):
+            return f"{name!r} {fact}"
+        parts = math.prod(manifest.mesh[axis] for uses in tensor.splits for axis, _ in uses)
+        if len(tensor.shards) != parts or any(shard >= len(manifest.shards) for shard in tensor.shards):
+            return f"{name!r} has {parts} parts in shards {tensor.shards} of {len(manifest.shards)}"
+    return ""
+
+
+def _tensors(path: Path, manifest: _Manifest, names: Sequence[str]) -> Iterator[np.ndarray]:
     shards = [Shard(path / _shard(rank), digest) for rank, digest in enumerate(manifest.shards)]
-    return manifest.step, (_whole_tensor(state_key(spec), manifest, shards) for spec in specs)
+    return (_whole_tensor(name, manifest, shards) for name in names)
 
 
 def _whole_tensor(name: str, manifest: _Manifest, shards: Sequence[Shard]) -> np.ndarray:
@@ -191,6 +257,10 @@ def _whole_tensor(name: str, manifest: _Manifest, shards: Sequence[Shard]) -> np
     spread = Spread(tensor.shape, tensor.splits, manifest.mesh)
     shard_of = {ranks[0]: shard for ranks, shard in zip(spread.replicas, tensor.shards, strict=True)}
     return spread.whole(lambda rank: shards[shard_of[rank]].tensor(name, tensor.dtype, spread.part_shape))
+
+
+def _layout(spec: StateSpec, splits: Splits, shards: tuple[int, ...]) -> _Tensor:
+    return _Tensor(spec.dtype, spec.shape, splits, shards, spec.role, spec.aliases, spec.transient)
 
 
 def _written(place: Path, name: str, tensors: Mapping[str, np.ndarray]) -> str:

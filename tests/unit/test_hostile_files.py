@@ -1,0 +1,111 @@
+"""Hostile `.dmc` files: each is read as what it says, or refused with an error that names file and fact; never
+anything else, in little time and memory."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from dmc.cli.main import main
+from dmc.errors import DmcError
+from dmc.runtime.artifact import Artifact
+from dmc.runtime.saved_state import read_state
+from tests.artifacts import artifact_of
+from tests.hostile import changed, damaged, members_of, tricked
+from tests.random_jobs import random_job
+
+# What reading one of these files, of at most 1 MB, takes at most: seconds of a processor, and kilobytes.
+SECONDS, MEMORY = 10.0, 400_000
+
+
+@dataclass
+class Seen:
+    """The variants so far."""
+
+    count: int = 0
+    refused: int = 0
+    slowest: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+    def read(self, path: Path, variant: str, ways: dict[str, Callable[[Path], object]]) -> None:
+        """Reads a variant in several ways; anything but success and a clear error is wrong."""
+        self.count += 1
+        for name, way in ways.items():
+            begin = time.process_time()
+            try:
+                way(path)
+            except DmcError as error:
+                self.refused += 1
+                if str(path) not in str(error) or not error.fact:
+                    self.wrong.append(f"{variant}, {name}: names no file: {error}")
+            except Exception as error:
+                self.wrong.append(f"{variant}, {name}: {type(error).__name__}: {str(error)[:200]}")
+            self.slowest = max(self.slowest, time.process_time() - begin)
+
+
+WAYS: dict[str, Callable[[Path], object]] = {"load": Artifact.read, "state": read_state}
+
+
+def _shown(*command: str) -> Callable[[Path], object]:
+    """A command that shows the file; what it refuses, it says in one message."""
+
+    def show(path: Path) -> None:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+            code = main([command[0], str(path), *command[1:]])
+        if code and not said.getvalue().startswith("dmc: error: "):
+            raise RuntimeError(said.getvalue())
+
+    return show
+
+
+SHOWN = {" ".join(each): _shown(*each) for each in (("inspect",), ("memory",), ("ledger",), ("plan",), ("weights",))}
+
+
+def _hunted(file: Path, folder: Path, count: int, seed: int, ways: dict[str, Callable[[Path], object]]) -> Seen:
+    """What becomes of `count` variants of each kind."""
+    whole, members, seen = file.read_bytes(), members_of(file), Seen()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    path = folder / "hostile.dmc"
+    for number in range(count):
+        random = Random(f"{seed} {number}")
+        damaged(path, whole, random)
+        seen.read(path, f"damaged {seed} {number}", ways)
+        tricked(path, members, random)
+        seen.read(path, f"tricked {seed} {number}", ways)
+        for turn in range(3):
+            changed(path, members, random)
+            seen.read(path, f"changed {seed} {number}.{turn}", ways)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert seen.wrong == []
+    assert (seen.slowest < SECONDS, grown < MEMORY) == (True, True), f"{seen.slowest:.1f} s, {grown} kB"
+    return seen
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Several ranks, and a second program."""
+    job = random_job(3)
+    other = artifact_of(job)
+    replace(artifact_of(job), programs={"evaluation": replace(other, state=())}).write(tmp_path / "step.dmc")
+    return tmp_path / "step.dmc"
+
+
+def test_every_variant_is_read_or_refused(file: Path, tmp_path: Path) -> None:
+    Artifact.read(file)
+    seen = _hunted(file, tmp_path, 40, 0, WAYS)
+    assert seen.count == 200
+    assert seen.refused > seen.count
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("seed", range(5))
+def test_every_variant_of_many(file: Path, tmp_path: Path, seed: int) -> None:
+    _hunted(file, tmp_path, 60, 1 + seed, {**WAYS, **SHOWN})
