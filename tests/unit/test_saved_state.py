@@ -105,7 +105,7 @@ def test_the_command_shows_and_exports(file: Path, tmp_path: Path, capsys: pytes
     for name, array in load(file, state_only=True).tensors.items():
         assert exported[name].reshape(-1).view(torch.uint8).numpy().tobytes() == array.tobytes()
     assert main(["weights", str(file), "--model", "-o", str(out)]) == 0
-    assert sorted(load_file(out)) == ["bias", "scale", "seen", "weight"]
+    assert sorted(load_file(out)) == ["bias", "head.scale", "scale", "seen", "weight"]
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
     assert main(["weights", str(file), "-o", str(tmp_path / "none" / "out.safetensors")]) == 1
     assert "out.safetensors" in capsys.readouterr().err
