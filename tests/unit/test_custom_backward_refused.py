@@ -102,7 +102,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "saved tensors": (_packed, "hooks on saved tensors"),
     "checkpointed norm": (_checkpointed_norm, r"norm\.\w+ changes in a checkpoint"),
     "checkpointed norm, reentrant": (_checkpointed_norm_reentrantly, r"norm\.\w+ changes in a checkpoint"),
-    "numpy": (lambda m, h: ByNumpy.apply(h), "cannot be traced: .*numpy"),
+    "numpy": (lambda m, h: ByNumpy.apply(h), "the backward pass lets a tensor's numbers leave the step, by NumPy"),
     "random": (lambda m, h: Noisy.apply(h), "draws random numbers"),
     "module": (lambda m, h: Weighted.apply(h, m.first), "'Weighted' cannot be traced"),
 }

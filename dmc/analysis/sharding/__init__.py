@@ -9,6 +9,7 @@
 * choice: chooses a decision: the fewest bytes moved
 * propagation: all decisions: forward, backward, forward
 * lookups: embeddings looked up where the columns of their tables are
+* views: what moves nothing, and so keeps any placement
 * wishes: the backward sweep: the preferences of a value's readers
 * attributes: decisions as attributes, and back
 * table: decisions as readable text
