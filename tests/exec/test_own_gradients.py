@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -229,3 +230,40 @@ REFUSED: dict[str, tuple[Callable[[Model, Tensor], Tensor], str]] = {
 def test_what_is_not_compiled_is_refused(context: Any, name: str) -> None:
     between, fact = REFUSED[name]
     assert_refused(context, Model(between), fact, mse, batches()[0])
+
+
+class Adversaries(nn.Module):
+    """A critic that the model trains itself, by gradients of its own, and a generator that the optimizer trains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.make, self.judge = nn.Linear(3, 4), nn.Linear(4, 1)
+
+    def forward(self, z: Tensor, real: Tensor) -> Tensor:
+        fake, named = self.make(z), dict(self.judge.named_parameters())
+        score = functional.softplus(-self.judge(real)) + functional.softplus(self.judge(fake.detach()))
+        slopes = torch.autograd.grad(score.mean(), tuple(named.values()))
+        with torch.no_grad():
+            new = {name: p - 0.1 * slope for (name, p), slope in zip(named.items(), slopes, strict=True)}
+        loss = functional.softplus(-functional_call(self.judge, new, (fake,))).mean()
+        with torch.no_grad():
+            for name, p in named.items():
+                p.copy_(new[name])
+        return loss
+
+
+def test_a_model_updates_parameters_by_its_own_gradients() -> None:
+    torch.manual_seed(0)
+    model, batch = Adversaries(), (torch.randn(8, 3), torch.randn(8, 4))
+    eager, given = copy.deepcopy(model), torch.optim.SGD(model.make.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(eager.make.parameters(), lr=0.1)
+    step = dmc.compile(model, optimizer=given, example=batch, verify=False, progress=False)
+    for _ in range(3):
+        loss = float(step(*batch))
+        optimizer.zero_grad()
+        expected = eager(*batch)
+        expected.backward()
+        optimizer.step()
+        assert loss == pytest.approx(expected.item(), rel=1e-5)
+    for name, value in step.state_dict()["model"].items():
+        torch.testing.assert_close(value, eager.state_dict()[name], rtol=1e-5, atol=1e-6)
