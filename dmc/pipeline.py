@@ -14,7 +14,7 @@ from dmc.errors import DmcError, PipelineError
 from dmc.forms import IMPORTED, PLACED, PLANNED, SCHEDULED, Form, form_named, verify_form
 from dmc.memo import remembering
 from dmc.observer import Observer
-from dmc.passes.base import Element, PassManagerOptions, run_passes
+from dmc.passes.base import Element, On, PassManagerOptions, run_passes
 from dmc.passes.placed.exchange_sums import ExchangeSums
 from dmc.passes.placed.fold_collectives import FoldCollectives
 from dmc.passes.placed.gather_again import GatherAgain
@@ -31,12 +31,11 @@ from dmc.passes.scheduled.async_ import Async
 from dmc.passes.scheduled.bucket import Bucket
 from dmc.passes.scheduled.copy_ports import CopyPorts
 from dmc.passes.scheduled.form_kernels import FormKernels
-from dmc.passes.scheduled.hoist_start import HoistStart
 from dmc.passes.scheduled.keep import Keep
 from dmc.passes.scheduled.offload import Offload
-from dmc.passes.scheduled.schedule import Schedule
+from dmc.passes.scheduled.schedule import SPREAD, Schedule
 from dmc.passes.scheduled.select_kernels import SelectKernels
-from dmc.passes.scheduled.sink_wait import SinkWait
+from dmc.passes.scheduled.stage_inputs import StageInputs
 from dmc.passes.scheduled.tensors.absorb_casts import AbsorbCasts
 from dmc.passes.scheduled.tensors.channels_last import ChannelsLast
 from dmc.passes.scheduled.tensors.chunk_head import ChunkHead
@@ -51,6 +50,7 @@ from dmc.passes.scheduled.tensors.pad_classes import PadClasses
 from dmc.passes.scheduled.tensors.recompute import Recompute
 from dmc.passes.scheduled.tensors.share_panels import SharePanels
 from dmc.passes.scheduled.tensors.unroll_loops import UnrollLoops
+from dmc.passes.where import CPU, GPU, GPUS, IREE
 
 
 @dataclass(frozen=True)
@@ -72,30 +72,31 @@ STAGES = (
             LowerReshard(),
             FoldCollectives(),
             NarrowCollectives(),
-            ExchangeSums(),
+            On(GPU, ExchangeSums()),
             GatherAgain(),
         ),
     ),
     Stage(
         SCHEDULED,
         (
-            AbsorbCasts(),
-            InlineComposites(),
+            On(GPU, AbsorbCasts()),
+            On(GPU, InlineComposites(keep_whole=True), InlineComposites()),
             "canonicalize",
-            ChunkHead(),
-            PadClasses(),
+            On(GPU, ChunkHead()),
+            On(GPU, PadClasses()),
             "cse",
-            MergeProducts(),
-            ChannelsLast(),
+            On(GPU, MergeProducts()),
+            On(GPUS, ChannelsLast()),
             UnrollLoops(),
             DropEmpty(),
-            MergeLosses(),
+            On(GPU, MergeLosses()),
             FlattenCollectives(),
-            PackMasks(),
-            Recompute(),
-            PackConcats(),
-            SharePanels(),
+            On(GPUS, PackMasks()),
+            On(GPU, Recompute()),
+            On(IREE, PackConcats()),
+            On(CPU, SharePanels()),
             FormKernels(),
+            On(GPU, StageInputs()),
             CopyPorts(),
             Async(),
             Bucket(preserve_overlap=True),
@@ -103,8 +104,7 @@ STAGES = (
             AssignQueues(),
             Offload(),
             Keep(),
-            HoistStart(),
-            SinkWait(),
+            *SPREAD,  # dm-hoist-start, dm-sink-wait
             Schedule(),
             # Any other order may leave movements of two communicators unordered.
             AssignQueues(),
@@ -116,7 +116,7 @@ STAGES = (
 # Called with the name of a form, or of a point between two forms, and the module, which it must not change.
 Witness = Callable[[str, ir.Module], None]
 # Passes after which a witness is shown the module, and the name of that point.
-WITNESSED = {str(InlineComposites()): "opened", str(ChannelsLast()): "simplified"}
+WITNESSED = {str(InlineComposites(keep_whole=True)): "opened", str(ChannelsLast()): "simplified"}
 
 
 def stem(form: Form) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from dmc.passes.base import REGISTRY, Pass
+from dmc.passes.base import REGISTRY, Element, On, Pass, Step
 from dmc.pipeline import STAGES, Stage
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -123,14 +123,18 @@ def test_a_pass_has_one_stem_in_four_places(module: str) -> None:
 def test_passes_stand_under_the_form_that_they_lead_to() -> None:
     for stage in STAGES:
         for each in stage.passes:
-            if isinstance(each, Pass):
-                assert type(each).__module__.startswith(f"dmc.passes.{stage.form.name}."), each.name
+            if isinstance(step := _step(each), Pass):
+                assert type(step).__module__.startswith(f"dmc.passes.{stage.form.name}."), step.name
 
 
 @pytest.mark.parametrize("stage", STAGES[1:], ids=lambda stage: stage.form.name)
 def test_the_index_of_a_form_lists_its_passes_in_the_order_in_which_they_run(stage: Stage) -> None:
-    run = dict.fromkeys(_last(type(each).__module__) for each in stage.passes if isinstance(each, Pass))
+    run = dict.fromkeys(_last(type(each).__module__) for each in map(_step, stage.passes) if isinstance(each, Pass))
     assert [name for name in _passes_of(f"dmc.passes.{stage.form.name}") if name in run] == list(run)
+
+
+def _step(element: Element) -> Step:
+    return element.step if isinstance(element, On) else element
 
 
 def _passes_of(form: str) -> Iterator[str]:

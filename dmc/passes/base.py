@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -13,6 +13,7 @@ from dmc._mlir import ir, passmanager
 from dmc.errors import PipelineError
 from dmc.passes.options import describe_options, format_options, parse_options
 from dmc.passes.text import split
+from dmc.passes.where import Where
 
 REGISTRY: dict[str, type[Pass]] = {}
 
@@ -61,8 +62,24 @@ class Pass:
         return f"{self.name}{{{options}}}" if options else self.name
 
 
-# One element of a pipeline: a pass of dmc, or upstream pipeline text such as `canonicalize` or `func.func(cse)`.
-Element = Pass | str
+# A pass of dmc, or upstream pipeline text such as `canonicalize` or `func.func(cse)`.
+Step = Pass | str
+
+
+@dataclass(frozen=True)
+class On:
+    """A pass for some targets only, and the one for others, if any."""
+
+    where: Where
+    step: Step
+    otherwise: Step | None = None
+
+    def __str__(self) -> str:
+        return str(self.step)
+
+
+# One element of a pipeline.
+Element = Step | On
 
 
 @dataclass(frozen=True)
@@ -80,7 +97,7 @@ class PassManagerOptions:
 NESTED = PassManagerOptions(verify_each=False)
 
 
-def parse_pipeline(text: str) -> tuple[Element, ...]:
+def parse_pipeline(text: str) -> tuple[Step, ...]:
     """`builtin.module(dm-x{opt=1},canonicalize,func.func(cse))`, or the list inside it, as pipeline elements.
 
     Upstream's elements remain text, which MLIR checks in `run_passes`. Raises PipelineError for a pass of dmc that does
@@ -93,15 +110,16 @@ def parse_pipeline(text: str) -> tuple[Element, ...]:
 def run_passes(
     module: ir.Module, elements: Iterable[Element], options: PassManagerOptions = PassManagerOptions()
 ) -> None:
-    """Runs a pipeline on `module`, in one MLIR PassManager, so that upstream's verification and reports cover dmc's
-    passes, too.
+    """Runs a pipeline on `module`, for its targets.
+
+    It is one MLIR PassManager, so that upstream's verification and reports cover dmc's passes, too.
 
     Raises PipelineError before anything runs if upstream rejects its text; exceptions of dmc's passes propagate
     unchanged; a failing upstream pass or verifier raises MLIRError with its diagnostics.
     """
     manager = passmanager.PassManager("builtin.module", context=module.context)
-    for element in elements:
-        _add(manager, module, element)
+    for step in chosen(module, elements):
+        _add(manager, module, step)
     manager.enable_verifier(options.verify_each)
     if options.print_ir_after_all:
         manager.enable_ir_printing(
@@ -112,7 +130,18 @@ def run_passes(
     manager.run(module.operation)
 
 
-def _element(text: str) -> Element:
+def chosen(module: ir.Module, elements: Iterable[Element]) -> Iterator[Step]:
+    """What a pipeline runs for the targets of `module`."""
+    for element in elements:
+        if not isinstance(element, On):
+            yield element
+        elif element.where.of(module):
+            yield element.step
+        elif element.otherwise is not None:
+            yield element.otherwise
+
+
+def _element(text: str) -> Step:
     match = _ELEMENT.match(text)
     if match is None:
         raise PipelineError(None, f"'{text}' is not a pass", "write names separated by commas")
@@ -139,7 +168,7 @@ def _suggestion(name: str) -> str:
     return f"did you mean {close[0]}?" if close else "dmc-opt --list-passes shows every pass"
 
 
-def _add(manager: passmanager.PassManager, module: ir.Module, element: Element) -> None:
+def _add(manager: passmanager.PassManager, module: ir.Module, element: Step) -> None:
     if isinstance(element, Pass):
         manager.add(_callable(module, element), name=type(element).__name__, argument=str(element))
         return

@@ -1,6 +1,5 @@
-// RUN: dmc-opt %s -p 'dm-channels-last{target=cuda least=1}' --split-input-file | %FileCheck %s
-// RUN: dmc-opt %s -p 'dm-channels-last{target=cuda}' --split-input-file | %FileCheck %s --check-prefix=STAYS
-// RUN: dmc-opt %s -p 'dm-channels-last{target=cpu least=1}' --split-input-file | %FileCheck %s --check-prefix=STAYS
+// RUN: dmc-opt %s -p 'dm-channels-last{least=1}' --split-input-file | %FileCheck %s
+// RUN: dmc-opt %s -p 'dm-channels-last' --split-input-file | %FileCheck %s --check-prefix=STAYS
 // STAYS-NOT: permutation = [2, 3, 0, 1]
 // STAYS-NOT: linalg.generic
 

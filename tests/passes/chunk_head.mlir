@@ -1,6 +1,5 @@
-// RUN: dmc-opt --allow-undefined-symbols %s -p 'dm-chunk-head{target=cuda chunks=2}' --split-input-file | %FileCheck %s
-// RUN: dmc-opt --allow-undefined-symbols %s -p 'dm-chunk-head{target=cpu chunks=2}' --split-input-file | %FileCheck %s --check-prefix=SAME
-// RUN: dmc-opt --allow-undefined-symbols %s -p 'dm-chunk-head{target=cuda}' --split-input-file | %FileCheck %s --check-prefix=SAME
+// RUN: dmc-opt --allow-undefined-symbols %s -p 'dm-chunk-head{chunks=2}' --split-input-file | %FileCheck %s
+// RUN: dmc-opt --allow-undefined-symbols %s -p 'dm-chunk-head' --split-input-file | %FileCheck %s --check-prefix=SAME
 // SAME-NOT: tensor.extract_slice
 // SAME-NOT: tensor.concat
 

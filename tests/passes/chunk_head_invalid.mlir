@@ -1,4 +1,4 @@
-// RUN: dmc-opt --allow-undefined-symbols %s -p 'dm-chunk-head{target=cuda chunks=3}' --verify-diagnostics --split-input-file
+// RUN: dmc-opt --allow-undefined-symbols %s -p 'dm-chunk-head{chunks=3}' --verify-diagnostics --split-input-file
 
 func.func @step(%x: tensor<8x16xf32>, %w: tensor<16x64xf32>, %v: tensor<64x16xf32>, %target: tensor<8xi64>,
     %one: tensor<f32>) -> (tensor<f32>, tensor<8x16xf32>) {

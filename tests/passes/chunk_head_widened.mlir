@@ -1,4 +1,4 @@
-// RUN: dmc-opt --allow-undefined-symbols %s -p 'dm-chunk-head{target=cuda chunks=2}' | %FileCheck %s
+// RUN: dmc-opt --allow-undefined-symbols %s -p 'dm-chunk-head{chunks=2}' | %FileCheck %s
 
 // A product of narrow numbers that are widened, as one with a bias is, reads narrow rows: in memory they would be wide
 // otherwise, and the product one of wide numbers. The second chunk waits with its narrow rows.

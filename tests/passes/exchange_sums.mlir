@@ -1,6 +1,5 @@
-// RUN: dmc-opt %s -p 'dm-exchange-sums{target=cuda machine=h200x4}' --split-input-file | %FileCheck %s
-// RUN: dmc-opt %s -p 'dm-exchange-sums{target=cpu machine=h200x4}' --split-input-file | %FileCheck %s --check-prefix=STAYS
-// RUN: dmc-opt %s -p 'dm-exchange-sums{target=cuda machine=cpu}' --split-input-file | %FileCheck %s --check-prefix=STAYS
+// RUN: dmc-opt %s -p 'dm-exchange-sums{machine=h200x4}' --split-input-file | %FileCheck %s
+// RUN: dmc-opt %s -p 'dm-exchange-sums{machine=cpu}' --split-input-file | %FileCheck %s --check-prefix=STAYS
 
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">,
              links = [#dm.link<"memory">]} : () -> ()

@@ -1,5 +1,5 @@
-// RUN: dmc-opt %s -p 'dm-exchange-sums{target=cuda machine=h200x8 bucket_bytes=8388608}' --split-input-file | %FileCheck %s
-// RUN: dmc-opt %s -p 'dm-exchange-sums{target=cuda machine=h200x8 bucket_bytes=4194304}' --split-input-file | %FileCheck %s --check-prefix=APART
+// RUN: dmc-opt %s -p 'dm-exchange-sums{machine=h200x8 bucket_bytes=8388608}' --split-input-file | %FileCheck %s
+// RUN: dmc-opt %s -p 'dm-exchange-sums{machine=h200x8 bucket_bytes=4194304}' --split-input-file | %FileCheck %s --check-prefix=APART
 
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 4>, device = #dm.device<"cpu">,
              links = [#dm.link<"memory">]} : () -> ()

@@ -1,4 +1,4 @@
-// RUN: dmc-opt %s -p 'dm-exchange-sums{target=cuda machine=node8}' --split-input-file | %FileCheck %s
+// RUN: dmc-opt %s -p 'dm-exchange-sums{machine=node8}' --split-input-file | %FileCheck %s
 
 // Ranks of a node reach each other's memory; those of two nodes only over the network.
 "dm.mesh"() {sym_name = "mesh", axes = ["dp", "tp"], sizes = array<i64: 2, 8>, device = #dm.device<"cpu">,

@@ -1,6 +1,6 @@
-// RUN: dmc-opt %s -p dm-inline-composites{target=cuda} --split-input-file | %FileCheck %s
+// RUN: dmc-opt %s -p dm-inline-composites{keep_whole} --split-input-file | %FileCheck %s
 // RUN: dmc-opt %s -p dm-inline-composites --split-input-file | %FileCheck %s --check-prefix=CPU --implicit-check-not=dm.composite
-// RUN: dmc-opt %s -p "dm-inline-composites{target=cpu+cuda reasons=true}" --split-input-file 2>&1 >/dev/null | %FileCheck %s --check-prefix=WHY
+// RUN: dmc-opt %s -p "dm-inline-composites{keep_whole reasons=true}" --split-input-file 2>&1 >/dev/null | %FileCheck %s --check-prefix=WHY
 
 // Attention stays where there is a kernel for it, with what it means; a norm is a part of the kernels around it.
 // CHECK-LABEL: func.func @attention

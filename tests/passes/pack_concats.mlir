@@ -1,5 +1,4 @@
 // RUN: dmc-opt %s -p dm-pack-concats --split-input-file | %FileCheck %s
-// RUN: sed 's/"cpu"/"cuda"/' %s | dmc-opt - -p dm-pack-concats --split-input-file | %FileCheck %s --check-prefix=CUDA
 
 // States of a loop, the first of them zeros, which are computed for this concatenation alone.
 // CHECK-LABEL: func.func @step
@@ -11,7 +10,6 @@
 // CHECK-SAME: -> tensor<192xf32>
 // CHECK: %[[ALL:.+]] = tensor.expand_shape %[[FLAT]] {{\[\[}}0, 1{{\]\]}} output_shape [48, 4] : tensor<192xf32> into tensor<48x4xf32>
 // CHECK: linalg.reduce ins(%[[ALL]]
-// CUDA-NOT: "dm.pack"
 module attributes {dm.target = "cpu"} {
 func.func @step(%x: tensor<16x4xf32> {dm.name = "x"}) -> (tensor<4xf32> {dm.name = "y"}) {
   %zero = arith.constant 0.0 : f32

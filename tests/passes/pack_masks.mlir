@@ -1,7 +1,6 @@
-// RUN: dmc-opt %s -p 'dm-pack-masks{target=cuda least=1}' --split-input-file | %FileCheck %s
-// RUN: dmc-opt %s -p 'dm-pack-masks{target=cuda}' --split-input-file | %FileCheck %s --check-prefix=STAYS
-// RUN: dmc-opt %s -p 'dm-pack-masks{target=cpu+cuda least=1}' --split-input-file | %FileCheck %s --check-prefix=STAYS
-// RUN: dmc-opt %s -p 'dm-pack-masks{target=cuda least=1 reasons=true}' --split-input-file 2>&1 | %FileCheck %s --check-prefix=WHY
+// RUN: dmc-opt %s -p 'dm-pack-masks{least=1}' --split-input-file | %FileCheck %s
+// RUN: dmc-opt %s -p 'dm-pack-masks' --split-input-file | %FileCheck %s --check-prefix=STAYS
+// RUN: dmc-opt %s -p 'dm-pack-masks{least=1 reasons=true}' --split-input-file 2>&1 | %FileCheck %s --check-prefix=WHY
 // STAYS-NOT: arith.shli
 
 // Both passes read %mask, which is drawn: bit j of a word is its element j.

@@ -1,4 +1,4 @@
-// RUN: dmc-opt %s -p 'dm-pack-masks{target=cuda}' | %FileCheck %s
+// RUN: dmc-opt %s -p 'dm-pack-masks' | %FileCheck %s
 
 // A mask of 65,536 elements is worth packing, without being asked for.
 // CHECK-LABEL: func.func @step

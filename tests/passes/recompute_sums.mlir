@@ -1,5 +1,5 @@
-// RUN: dmc-opt %s -p 'dm-recompute{target=cuda}' --split-input-file | %FileCheck %s
-// RUN: dmc-opt %s -p 'dm-recompute{target=cuda reasons=true}' --split-input-file 2>&1 | %FileCheck %s --check-prefix=WHY
+// RUN: dmc-opt %s -p 'dm-recompute' --split-input-file | %FileCheck %s
+// RUN: dmc-opt %s -p 'dm-recompute{reasons=true}' --split-input-file 2>&1 | %FileCheck %s --check-prefix=WHY
 
 // Of two residual sums the first is made again, by each reader, from the value before it and what was added, which is
 // narrow: by the two of the forward pass, and by the one of the backward pass. The second is kept.

@@ -1,8 +1,6 @@
 // RUN: dmc-opt %s -p dm-share-panels --split-input-file | %FileCheck %s
-// RUN: sed 's/"cpu"/"cpu+cuda"/' %s | dmc-opt - -p dm-share-panels --split-input-file | %FileCheck %s --check-prefix=CUDA
 // RUN: dmc-opt %s -p dm-share-panels,dm-form-kernels --split-input-file | %FileCheck %s --check-prefix=KERNELS
 
-// CUDA-NOT: compute_barrier
 
 // A matrix that lies as the products read it: four panels of 16 columns.
 // CHECK-LABEL: func.func @step

@@ -23,8 +23,8 @@ from dmc.step_function import find_step
 from dmc.walk import walk
 from tests.partitioned import run_on_one_rank
 
-BEFORE = "dm-absorb-casts{target=cuda},dm-inline-composites{target=cuda},canonicalize,cse,dm-unroll-loops,dm-drop-empty"
-MOVING = "dm-channels-last{target=cuda least=1}"
+BEFORE = "dm-absorb-casts,dm-inline-composites{keep_whole},canonicalize,cse,dm-unroll-loops,dm-drop-empty"
+MOVING = "dm-channels-last{least=1}"
 CHANNELS, CLASSES, SIDE, BATCH = 4, 5, 12, 11
 
 

@@ -30,7 +30,7 @@ from tests.partitioned import run_on_one_rank
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
 
 PADDED, ROWS = 192, 256
-BEFORE = "dm-absorb-casts{target=cuda},dm-inline-composites{target=cuda},canonicalize"
+BEFORE = "dm-absorb-casts,dm-inline-composites{keep_whole},canonicalize"
 RATE = 0.5
 
 
@@ -180,7 +180,7 @@ def test_a_step_in_chunks_gives_what_it_gave(
     given = [*state, np.array([RATE], np.float32), np.array(0, np.int32), *(tensor.numpy() for tensor in _batch())]
     run_passes(imported.module, parse_pipeline(BEFORE))
     before = run_on_one_rank(imported.module, [each.copy() for each in given])
-    run_passes(imported.module, parse_pipeline(f"dm-chunk-head{{target=cuda chunks={chunks}}}"))
+    run_passes(imported.module, parse_pipeline(f"dm-chunk-head{{chunks={chunks}}}"))
     text = str(find_step(imported.module))
     assert _losses(text) == heads + split * (chunks - 1)
     assert (f"tensor<{ROWS}x{CLASSES}x" in text or loss is _contrastive) == (split < heads)
@@ -195,7 +195,7 @@ def test_rows_that_are_not_divisible_are_refused(context: Any) -> None:
     imported = import_step(Linear(), _loss, dmc.optim.SGD(lr=RATE), _batch(), Precision.FP32, 1, 0, context)
     run_passes(imported.module, parse_pipeline(BEFORE))
     with pytest.raises(DmcError, match=f"has {ROWS} rows of logits, which are not divisible by 3"):
-        run_passes(imported.module, parse_pipeline("dm-chunk-head{target=cuda chunks=3}"))
+        run_passes(imported.module, parse_pipeline("dm-chunk-head{chunks=3}"))
 
 
 def test_a_plan_has_a_chunk_of_logits_at_a_time_and_trains_as_eager(

@@ -15,9 +15,13 @@ from dmc import forms, pipeline
 from dmc._mlir import ir
 from dmc.errors import DmcError, PipelineError
 from dmc.observer import RecordingObserver
+from dmc.passes.base import chosen
 from dmc.passes.scheduled.tensors.inline_composites import InlineComposites
-from dmc.passes.shared.trials import SPREAD
 
+OF_GPUS = (
+    "dm-exchange-sums dm-absorb-casts dm-chunk-head dm-pad-classes dm-merge-products dm-channels-last dm-merge-losses "
+    "dm-pack-masks dm-recompute dm-stage-inputs"
+)
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "dmc-opt"
 
 GOOD = """
@@ -58,9 +62,23 @@ def test_the_stages_lead_through_the_forms() -> None:
     assert pipeline.stage_names(to_form="imported") == ()
 
 
-def test_a_trial_runs_what_the_compiler_runs_behind_dm_keep() -> None:
-    names = [str(each) for stage in pipeline.STAGES for each in stage.passes]
-    assert names[names.index("dm-keep") + 1 : names.index("dm-schedule")] == SPREAD.split(",")
+# Of the passes that run for some targets only, those that run for these, which share one plan.
+@pytest.mark.parametrize(
+    ("names", "without"),
+    [
+        ("cuda", "dm-pack-concats dm-share-panels"),
+        ("cpu+cuda", "dm-channels-last dm-pack-masks dm-pack-concats dm-share-panels"),
+        ("cpu:generic", OF_GPUS),
+        ("cuda:iree", f"{OF_GPUS} dm-share-panels"),
+        ("cpu+cuda:iree", f"{OF_GPUS} dm-share-panels"),
+    ],
+)
+def test_passes_of_some_targets(context: ir.Context, names: str, without: str) -> None:
+    module = ir.Module.parse(f'module attributes {{dm.target = "{names}"}} {{}}', context)
+    every = [str(each).partition("{")[0] for stage in pipeline.STAGES for each in stage.passes]
+    run = [str(each) for stage in pipeline.STAGES for each in chosen(module, stage.passes)]
+    assert ("dm-inline-composites{keep_whole=true}" in run) == (names in ("cuda", "cpu+cuda"))
+    assert [each.partition("{")[0] for each in run] == [each for each in every if each not in without.split()]
 
 
 def test_forms_that_do_not_exist_or_lie_behind() -> None:

@@ -23,7 +23,6 @@ from dmc.passes.scheduled.keep.replay import replay
 from dmc.passes.scheduled.keep.rewrite import rewrite
 from dmc.passes.scheduled.keep.step import step_of
 from dmc.passes.scheduled.keep.words import Wanted
-from dmc.passes.shared.trials import SPREAD
 from dmc.program.labels import RECOMPUTED
 from dmc.step_function import find_step
 from tests.meanings import said
@@ -66,7 +65,7 @@ def test_a_cap_is_kept_or_refused_with_the_same_bits(seed: int, percent: int) ->
 
 def _fitted(module: ir.Module, cap: int) -> None:
     options = f"{{machine={MACHINE} memory_cap={cap}}}"
-    run_passes(module, parse_pipeline(f"dm-keep{options},{SPREAD},dm-schedule{options}"))
+    run_passes(module, parse_pipeline(f"dm-keep{options},dm-hoist-start,dm-sink-wait,dm-schedule{options}"))
 
 
 @pytest.mark.usefixtures("context")

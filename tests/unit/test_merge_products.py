@@ -19,8 +19,8 @@ from dmc.walk import walk
 from tests.partitioned import run_on_one_rank
 
 WIDTH, HEADS, BATCH, LENGTH = 32, 2, 3, 8
-BEFORE = "dm-absorb-casts{target=cuda},dm-inline-composites{target=cuda},canonicalize,cse"
-MERGING = "dm-merge-products{target=cuda}"
+BEFORE = "dm-absorb-casts,dm-inline-composites{keep_whole},canonicalize,cse"
+MERGING = "dm-merge-products"
 
 
 class Attention(nn.Module):

@@ -23,7 +23,6 @@ from dmc.passes.scheduled.offload.copies import hidden, visits_of
 from dmc.passes.scheduled.offload.rewrite import rewrite
 from dmc.passes.scheduled.offload.trips import clock_of, trips_of
 from dmc.passes.shared.starts import starts_of_returns
-from dmc.passes.shared.trials import SPREAD
 from dmc.step_function import find_step
 from tests.meanings import said
 from tests.scheduled_modules import MACHINE, arena_of, assert_a_cap_is_kept, bytes_of, graph_of, random_module
@@ -107,7 +106,8 @@ def test_a_cap_is_kept_or_refused_with_the_same_bits(seed: int, percent: int) ->
 
 def _fitted(module: ir.Module, cap: int) -> None:
     options = f"{{machine={MACHINE} memory_cap={cap}}}"
-    run_passes(module, parse_pipeline(f"dm-offload{options},dm-keep{options},{SPREAD},dm-schedule{options}"))
+    passes = f"dm-offload{options},dm-keep{options},dm-hoist-start,dm-sink-wait,dm-schedule{options}"
+    run_passes(module, parse_pipeline(passes))
 
 
 # Layers of a network, each with one result that its gradient reads.

@@ -20,7 +20,7 @@ def _merged(context: Any, text: str, keeping: str = "") -> bool:
     if keeping:
         words = [ir.StringAttr.get(f"recompute {keeping}", context)]
         module.operation.attributes["dm.keeping"] = ir.ArrayAttr.get(words, context)
-    run_passes(module, parse_pipeline("dm-merge-products{target=cuda}"))
+    run_passes(module, parse_pipeline("dm-merge-products"))
     return "tensor.concat" in str(module)
 
 

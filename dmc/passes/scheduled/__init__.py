@@ -2,6 +2,7 @@
 
 * tensors: what is computed, before it becomes kernels
 * form_kernels: all computation becomes kernels
+* stage_inputs: inputs that the runtime copies while the step before runs
 * copy_ports: copies between host and device
 * async_: movements become start and wait
 * bucket: equal movements share one

@@ -8,40 +8,31 @@ from functools import reduce
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
-from dmc.analysis.requests.settings import target_of
 from dmc.analysis.storage.pieces import is_view
-from dmc.analysis.storage.spaces import argument_spaces, stage_inputs
+from dmc.analysis.storage.spaces import argument_spaces
 from dmc.dialect.labels import Label, put_label
 from dmc.passes.base import Pass
 from dmc.program import DEVICE, HOST, PINNED_HOST, STAGED, Space
 from dmc.step_function import HOST_ROLES, arguments, find_step, mutated_state, outputs
-from dmc.target import targets
 
 
 @dataclass(frozen=True)
 class CopyPorts(Pass):
     """Copies inputs from the host to the device before their use, and outputs back to the host.
 
-    Controls and the batch arrive in pinned host memory: `f(%input)` becomes `f(copy(%input))`. For a target whose
-    runtime copies them to the device while the step before runs, they get `dm.space = staged` instead: kernels read
-    them there, and only what else reads them, a movement or an output, reads a copy. Outputs, as opposed to
-    new values of state, are returned as `copy(%loss)`, each in its own memory. State stays on the device, unless it has
-    `dm.space = host`: then `%new = f(%old); return %new` becomes `%new = f(copy(%old)); return copy(%new)`, with both
-    copies next to `f`. Each copy is labelled with its port's name. A port already copied is left unchanged. Linear in
-    the number of operations.
-
-    target: as in `dmc.target`; "": the module's.
+    Controls and the batch arrive in pinned host memory: `f(%input)` becomes `f(copy(%input))`. Kernels read staged ones
+    (dm-stage-inputs) where they are, and only what else reads them, a movement or an output, reads a copy. Outputs, as
+    opposed to new values of state, are returned as `copy(%loss)`, each in its own memory. State stays on the device,
+    unless it has `dm.space = host`: then `%new = f(%old); return %new` becomes `%new = f(copy(%old)); return
+    copy(%new)`, with both copies next to `f`. Each copy is labelled with its port's name. A port already copied is left
+    unchanged. Linear in the number of operations.
     """
 
     name = "dm-copy-ports"
-    target: str = ""
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError where a result does not match the state whose new value it is."""
         step = find_step(module)
-        with step.operation.location:
-            if any(each.has_kernels for each in targets(target_of(module, self.target))):
-                stage_inputs(step)
         spaces = argument_spaces(step)
         with step.operation.location, ir.InsertionPoint.at_block_begin(step.entry_block):
             for port in arguments(step):

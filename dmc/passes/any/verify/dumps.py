@@ -7,20 +7,28 @@ from pathlib import Path
 from dmc._mlir import ir
 from dmc.analysis.dataflow.recorder import OPENED, PLACED, SCHEDULED, SIMPLIFIED, Recorder
 from dmc.errors import DmcError
-from dmc.passes.base import Element, run_passes
+from dmc.passes.base import Element, On, run_passes
 from dmc.passes.scheduled.tensors.absorb_casts import AbsorbCasts
 from dmc.passes.scheduled.tensors.channels_last import ChannelsLast
 from dmc.passes.scheduled.tensors.chunk_head import ChunkHead
 from dmc.passes.scheduled.tensors.inline_composites import InlineComposites
 from dmc.passes.scheduled.tensors.merge_products import MergeProducts
 from dmc.passes.scheduled.tensors.pad_classes import PadClasses
+from dmc.passes.where import GPU, GPUS
 from dmc.program import Job
 from dmc.program.dataflow import Dataflow
 
 # What leads from form placed to each point, as in the pipeline.
 RECOMPUTED: dict[str, tuple[Element, ...]] = {
-    OPENED: (AbsorbCasts(), InlineComposites()),
-    SIMPLIFIED: ("canonicalize", ChunkHead(), PadClasses(), "cse", MergeProducts(), ChannelsLast()),
+    OPENED: (On(GPU, AbsorbCasts()), On(GPU, InlineComposites(keep_whole=True), InlineComposites())),
+    SIMPLIFIED: (
+        "canonicalize",
+        On(GPU, ChunkHead()),
+        On(GPU, PadClasses()),
+        "cse",
+        On(GPU, MergeProducts()),
+        On(GPUS, ChannelsLast()),
+    ),
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from dmc import dialect as dm
 from dmc._mlir import ir, tensor
 from dmc.analysis.ranks.traffic import meshes_of
-from dmc.analysis.requests.settings import machine_of, target_of
+from dmc.analysis.requests.settings import machine_of
 from dmc.dialect.labels import label_of, put_label
 from dmc.dialect.plan import type_bytes
 from dmc.machine import Machine, machine
@@ -20,7 +20,6 @@ from dmc.passes.base import Pass
 from dmc.passes.placed.exchange_sums.buckets import bucketed
 from dmc.passes.shared.loops import PARALLEL, loops, scalar
 from dmc.program import ALIGNMENT
-from dmc.target import targets
 from dmc.walk import listed
 
 
@@ -47,14 +46,11 @@ class ExchangeSums(Pass):
     name = "dm-exchange-sums"
     min_bytes: int = 1 << 20
     bucket_bytes: int = 24 << 20
-    target: str = ""
     machine: str = ""
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError where a rule of the dialect does not hold, and for a machine without these ranks."""
         dm.verify_symbols(module)
-        if not any(each.has_kernels for each in targets(target_of(module, self.target))):
-            return
         sums = [op for op in listed(module.operation) if op.name in _RULES and self._is_large(op)]
         if not sums:
             return

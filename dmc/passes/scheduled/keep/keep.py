@@ -11,15 +11,16 @@ from dmc.analysis.requests.settings import machine_of, memory_cap_of
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.reader import read_tasks
 from dmc.machine import machine
-from dmc.passes.base import Pass, parse_pipeline, run_passes
+from dmc.passes.base import Pass
 from dmc.passes.scheduled.keep.choice import choose
 from dmc.passes.scheduled.keep.replay import replay
 from dmc.passes.scheduled.keep.report import print_reasons
 from dmc.passes.scheduled.keep.rewrite import rewrite
 from dmc.passes.scheduled.keep.step import Again, Step, step_of
 from dmc.passes.scheduled.keep.words import Wanted, is_requested, wanted
+from dmc.passes.scheduled.schedule import Schedule, fits
 from dmc.passes.shared.starts import starts_of_returns
-from dmc.passes.shared.trials import copy_of, fits
+from dmc.passes.shared.trials import copy_of
 from dmc.step_function import find_step
 
 _TRIES = 6  # at most this many choices are planned until one fits,
@@ -61,7 +62,7 @@ class Keep(Pass):
         if cap and not self._fits(module, again, cap):
             # Where values are offloaded, dm-offload has seen to the order: a frugal one would wait for each copy.
             if not any(starts_of_returns(find_step(module).entry_block)):
-                run_passes(module, parse_pipeline(f"dm-schedule{{algorithm=frugal machine={name}}}"))
+                Schedule(algorithm="frugal", machine=name).run(module)
                 step = self._read(module)
                 requested = wanted(step, words)
             again = self._within(module, step, requested, cap)

@@ -20,11 +20,13 @@ from dmc.analysis.tasks.graph import TaskGraph
 from dmc.analysis.tasks.reader import read_tasks
 from dmc.analysis.tasks.timeline import timeline
 from dmc.machine import Machine
-from dmc.passes.base import parse_pipeline, run_passes
+from dmc.passes.base import run_passes
+from dmc.passes.scheduled.keep import Keep
 from dmc.passes.scheduled.offload.copies import hidden, visits_of
 from dmc.passes.scheduled.offload.rewrite import rewrite
 from dmc.passes.scheduled.offload.trips import Trip, clock_of, trips_of
-from dmc.passes.shared.trials import SPREAD, copy_of, fits
+from dmc.passes.scheduled.schedule import SPREAD, fits
+from dmc.passes.shared.trials import copy_of
 from dmc.step_function import find_step
 
 _WORTH = 64  # A value less than the largest by more than this factor does not leave.
@@ -42,7 +44,7 @@ class Choice:
     def fits(self, trips: Sequence[Trip]) -> bool:
         """Whether dm-schedule finds an order under the cap, if these values leave, and only what is requested is
         computed again."""
-        return self._fits(self._with(trips), "only_requested")
+        return self._fits(self._with(trips), Keep(only_requested=True))
 
     def within(self, requested: Sequence[Trip], others: Sequence[Trip]) -> list[Trip]:
         """Those that leave: the ones requested, and as many of the others as the cap requires."""
@@ -74,20 +76,17 @@ class Choice:
 
     def _planned_bytes(self, trips: Sequence[Trip]) -> int:
         copy = self._with(trips)
-        self._run(copy, f"dm-keep{{only_requested}},{SPREAD}")
+        run_passes(copy, (Keep(only_requested=True), *SPREAD))
         return plan_memory(find_step(copy)).device_bytes
 
     def _time(self, trips: Sequence[Trip]) -> float:
         """The time of a step under the cap, if these values leave; infinite if nothing fits."""
         copy = self._with(trips)
-        if not self._fits(copy, f"memory_cap={self.cap} machine={self.name}"):
+        if not self._fits(copy, Keep(memory_cap=self.cap, machine=self.name)):
             return inf
         graph = self._graph(copy)
         return timeline(graph, graph.order).total
 
-    def _fits(self, module: ir.Module, keeping: str) -> bool:
-        self._run(module, f"dm-keep{{{keeping}}}")
+    def _fits(self, module: ir.Module, keep: Keep) -> bool:
+        keep.run(module)
         return fits(module, self.name, self.cap)
-
-    def _run(self, module: ir.Module, passes: str) -> None:
-        run_passes(module, parse_pipeline(passes))

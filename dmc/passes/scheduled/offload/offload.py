@@ -12,12 +12,13 @@ from dmc.analysis.requests.settings import machine_of, memory_cap_of
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.dialect.labels import kernel_label_of
 from dmc.machine import machine
-from dmc.passes.base import Pass, parse_pipeline, run_passes
+from dmc.passes.base import Pass
 from dmc.passes.scheduled.offload.choice import Choice
 from dmc.passes.scheduled.offload.copies import visits_of
 from dmc.passes.scheduled.offload.report import print_reasons
 from dmc.passes.scheduled.offload.rewrite import rewrite
 from dmc.passes.scheduled.offload.trips import Trip, clock_of, trips_of
+from dmc.passes.scheduled.schedule import Schedule
 from dmc.plans import rules
 
 
@@ -56,7 +57,7 @@ class Offload(Pass):
         requested = chosen = _of(graph, trips, words, rules.Offload)
         is_apart = not choice.machine.device.shared
         if cap and (is_apart or requested) and not choice.fits(requested):
-            run_passes(module, parse_pipeline(f"dm-schedule{{algorithm=frugal machine={name}}}"))
+            Schedule(algorithm="frugal", machine=name).run(module)
             graph = choice.graph()
             trips = trips_of(graph)
             requested = _of(graph, trips, words, rules.Offload)

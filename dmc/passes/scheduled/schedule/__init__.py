@@ -9,8 +9,10 @@
 * lives: live ranges of storages under an order
 * room: memory in use, while the order changes
 * report: what `reasons` prints
+* trial: whether a step finds an order under a cap
 """
 
 from dmc.passes.scheduled.schedule.schedule import Schedule
+from dmc.passes.scheduled.schedule.trial import SPREAD, fits
 
-__all__ = ["Schedule"]
+__all__ = ["SPREAD", "Schedule", "fits"]

@@ -10,12 +10,10 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.casts import NARROW, WIDEN, is_cast
 from dmc.analysis.kernels.problems import problem_of, refusal
-from dmc.analysis.requests.settings import target_of
 from dmc.analysis.storage.pieces import RESHAPES
 from dmc.passes.base import Pass
 from dmc.passes.shared.reshapes import COLLAPSE, EXPAND, reshape
 from dmc.step_function import find_step
-from dmc.target import targets
 
 KINDS = ("softmax_cross_entropy", "softmax_cross_entropy_backward")
 
@@ -31,11 +29,8 @@ class AbsorbCasts(Pass):
     """
 
     name = "dm-absorb-casts"
-    target: str = ""
 
     def run(self, module: ir.Module) -> None:
-        if not any(each.has_kernels for each in targets(target_of(module, self.target))):
-            return
         wrappers = _Wrappers(module)
         for view in list(find_step(module).entry_block.operations):
             if isinstance(view, dm.CompositeOp) and view.kind.value in KINDS:

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 from dmc._mlir import func, ir
 from dmc.analysis.kernels.problems import problem_of, refusal
-from dmc.analysis.requests.settings import target_of
 from dmc.dialect import CompositeOp, verify_symbols
 from dmc.errors import DmcError
 from dmc.lowering.composites import call_decomposition
 from dmc.passes.base import NESTED, Pass, run_passes
 from dmc.passes.shared.report import print_table
-from dmc.target import targets
 from dmc.walk import listed
 
 # Kinds worth a kernel of their own. Others, such as norms and dropout, cost less when fused with neighbours.
@@ -31,30 +29,26 @@ WHOLE = (
 
 @dataclass(frozen=True)
 class InlineComposites(Pass):
-    """Replaces each `dm.composite` by the body of its decomposition, unless the target has a kernel for it.
+    """Replaces each `dm.composite` by the body of its decomposition, unless it stays whole for a kernel.
 
     `%y = "dm.composite"(%x) {decomposition = @gelu_0, …}` becomes `%y = call @gelu_0(%x)`, which upstream's inliner
     resolves; `symbol-dce` then removes the private functions that nothing calls any more. Linear in the size of the
     result.
 
-    On CUDA, composites of the kinds `WHOLE` stay where an implementation of `dmc.kernels` supports them, with their
-    decompositions, which define them. They also stay if CUDA is one of several targets, which share one plan. target:
-
-    what the step is compiled for; by default the module's. reasons: print on stderr which composites stay, and why the
-    others do not.
+    keep_whole: composites of the kinds `WHOLE` stay where an implementation of `dmc.kernels` supports them, with their
+    decompositions, which define them. reasons: print on stderr which composites stay, and why the others do not.
     """
 
     name = "dm-inline-composites"
-    target: str = ""
+    keep_whole: bool = False
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError for a decomposition that is missing, does not match, or is recursive."""
         verify_symbols(module)
-        has_kernels = any(each.has_kernels for each in targets(target_of(module, self.target)))
         why: Counter[tuple[str, str]] = Counter()
         for op in [op for op in listed(module.operation) if op.name == CompositeOp.OPERATION_NAME]:
-            reason = _why_opened(op.opview) if has_kernels else "the target has no kernels for composites"
+            reason = _why_opened(op.opview) if self.keep_whole else "the target has no kernels for composites"
             why[op.opview.kind.value, reason or "stays"] += 1
             if reason:
                 call_decomposition(op.opview)

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.kernels.graph import outer_reads
-from dmc.analysis.requests.settings import target_of
 from dmc.passes.base import Pass
 from dmc.passes.shared.loops import copy_with
 from dmc.passes.shared.operands_first import operands_first
 from dmc.step_function import find_step
-from dmc.target import targets
 
 LOSS, GRADIENT, BOTH = "softmax_cross_entropy", "softmax_cross_entropy_backward", "softmax_cross_entropy_both"
 
@@ -26,16 +24,12 @@ class MergeLosses(Pass):
     %level, %g = composite(%dloss, %logits, %target)`, whose kernel reads a row of logits from memory once: the second
     time it is in the cache. `%dloss`, such as one divided by the number of targets, is computed before.
 
-    On CUDA only, where composites stay whole, and in the step itself, so behind dm-unroll-loops. target: what the step
-    is compiled for; by default the module's.
+    On CUDA only, where composites stay whole, and in the step itself, so behind dm-unroll-loops.
     """
 
     name = "dm-merge-losses"
-    target: str = ""
 
     def run(self, module: ir.Module) -> None:
-        if not any(each.has_kernels for each in targets(target_of(module, self.target))):
-            return
         block = find_step(module).entry_block
         merged = [
             _merge(view, module)

@@ -9,13 +9,11 @@ from math import prod
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.graph import Graph, Kind, step_graph
-from dmc.analysis.requests.settings import target_of
 from dmc.dialect.plan import type_bytes
 from dmc.passes.base import Pass
 from dmc.passes.shared.reshapes import EXPAND, reshape
 from dmc.program import ALIGNMENT
 from dmc.step_function import find_step
-from dmc.target import targets
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,6 @@ class PackConcats(Pass):
     name = "dm-pack-concats"
 
     def run(self, module: ir.Module) -> None:
-        if any(each.has_kernels for each in targets(target_of(module))):
-            return
         step = find_step(module)
         found = [op for op in map(_operation, step.entry_block.operations) if op.name == "tensor.concat" and _fits(op)]
         if not found:

@@ -10,7 +10,6 @@ from math import prod
 
 from dmc._mlir import ir
 from dmc.analysis.kernels.cheap import cheap_reads, is_cheap
-from dmc.analysis.requests.settings import target_of
 from dmc.analysis.storage.pieces import RESHAPES
 from dmc.dialect.iree import fusion_barrier
 from dmc.dialect.labels import module_path
@@ -22,7 +21,6 @@ from dmc.passes.shared.reshapes import COLLAPSE, EXPAND, reshape
 from dmc.passes.shared.splats import behind
 from dmc.passes.shared.step import Step, base_of, is_loop
 from dmc.step_function import find_step
-from dmc.target import targets
 
 HEAD = ("mask of", "masks", "bytes", "bytes as bits", "decision")
 _PACKED, _ODD, _READ = "packed", "kept: rows of no whole bytes", "kept: not only loops read it"
@@ -40,18 +38,14 @@ class PackMasks(Pass):
     have 32 bits, or 8 where rows are no multiple of that; masks of other rows stay as they are. On CUDA only: a CPU
     spends longer on bits than on bytes.
 
-    target: what the step is compiled for; by default the module's. least: how many elements a mask must have. reasons:
-    print on stderr the masks, with bytes, and the decision.
+    least: how many elements a mask must have. reasons: print on stderr the masks, with bytes, and the decision.
     """
 
     name = "dm-pack-masks"
-    target: str = ""
     least: int = 1 << 16
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
-        if not all(each.has_kernels for each in targets(target_of(module, self.target))):
-            return
         run_passes(module, ("convert-elementwise-to-linalg",), NESTED)
         step = Step.of(find_step(module))
         masks = {value: _decision(value) for value in _made_from(step) if _is_mask(value, step, self.least)}

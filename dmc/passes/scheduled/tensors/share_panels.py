@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from dmc._mlir import ir, linalg, tensor
 from dmc.analysis.kernels.inlined import FEW_ROWS, MANY
 from dmc.analysis.kernels.panels import UNPACKED, WIDTH
-from dmc.analysis.requests.settings import target_of
 from dmc.dialect.iree import fusion_barrier
 from dmc.lowering.deep_products import DEEPEST
 from dmc.lowering.panels import in_panels
 from dmc.passes.base import Pass
 from dmc.passes.shared.reshapes import COLLAPSE, reshape
 from dmc.step_function import find_step
-from dmc.target import CPU, targets
 
 # With fewer columns there are too few panels for all cores.
 _COLUMNS = 64
@@ -33,8 +31,6 @@ class SharePanels(Pass):
     name = "dm-share-panels"
 
     def run(self, module: ir.Module) -> None:
-        if any(each.name != CPU.name for each in targets(target_of(module))):
-            return
         readers: dict[ir.Value, list[ir.Operation]] = {}
         for op in [view.operation for view in find_step(module).entry_block.operations]:
             if _is_of_few_rows(op):

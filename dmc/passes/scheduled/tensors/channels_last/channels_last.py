@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from dmc._mlir import ir
 from dmc.analysis.kernels.contractions import is_convolution
 from dmc.analysis.kernels.layouts import permutation
-from dmc.analysis.requests.settings import target_of
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.tensors.channels_last import convolutions, generics, pieces
 from dmc.passes.scheduled.tensors.channels_last.images import TRANSPOSE, Images, Lying
@@ -17,7 +16,6 @@ from dmc.passes.shared.loops import GENERIC
 from dmc.passes.shared.reshapes import COLLAPSE, EXPAND
 from dmc.passes.shared.unread import erase_unread
 from dmc.step_function import find_step
-from dmc.target import targets
 from dmc.walk import walk
 
 
@@ -34,17 +32,13 @@ class ChannelsLast(Pass):
     transposed. And only if one of them has tiles worth copying: patches of images with three channels, as a vision
     transformer begins with, are read as well as they are.
 
-    target: what the step is compiled for; by default the module's. least: how many images, channels and filters a
-    convolution must have.
+    least: how many images, channels and filters a convolution must have.
     """
 
     name = "dm-channels-last"
-    target: str = ""
     least: int = 16
 
     def run(self, module: ir.Module) -> None:
-        if not all(each.has_kernels for each in targets(target_of(module, self.target))):
-            return
         ops = list(walk(find_step(module)))
         named = [op for op in ops if op.name.startswith("linalg.") and "conv" in op.name]
         if any(op.name != convolutions.PLAIN for op in named) or all(_width(op) < self.least for op in named):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.casts import WIDEN, is_cast
-from dmc.analysis.requests.settings import memory_cap_of, target_of
+from dmc.analysis.requests.settings import memory_cap_of
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.dialect.plan import element_bytes
 from dmc.errors import DmcError
@@ -19,7 +19,6 @@ from dmc.passes.shared.operands_first import operands_first
 from dmc.passes.shared.slices import concatenated
 from dmc.passes.shared.unread import erase_unread
 from dmc.step_function import find_step
-from dmc.target import targets
 
 # Rows of a chunk: fewer would make its products slower. And a chunk has whole tiles of them.
 _LEAST, _TILE = 4096, 256
@@ -46,13 +45,11 @@ class ChunkHead(Pass):
     """
 
     name = "dm-chunk-head"
-    target: str = ""
     chunks: int = 0
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError for rows that are not divisible by `chunks`."""
-        is_wanted = self.chunks or memory_cap_of(module)
-        if not is_wanted or not any(each.has_kernels for each in targets(target_of(module, self.target))):
+        if not self.chunks and not memory_cap_of(module):
             return
         block = find_step(module).entry_block
         found = [op for op in block.operations if isinstance(op, dm.CompositeOp) and op.kind.value == GRADIENT]

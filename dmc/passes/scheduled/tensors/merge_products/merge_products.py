@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.requests.keeping import keeping_of
-from dmc.analysis.requests.settings import target_of
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.tensors.merge_products.backward import merge_behind
 from dmc.passes.scheduled.tensors.merge_products.forward import ATTENTION, GRADIENT, merge_before
@@ -15,7 +14,6 @@ from dmc.passes.scheduled.tensors.merge_products.side_by_side import SideBySide
 from dmc.passes.shared.operands_first import operands_first
 from dmc.passes.shared.unread import erase_unread
 from dmc.step_function import find_step
-from dmc.target import targets
 from dmc.walk import walk
 
 
@@ -31,16 +29,11 @@ class MergeProducts(Pass):
     are cast in every step anyway, or gathered, then in narrow types, and their gradients are rows. Nothing else may
     read the columns, and the user's words about what is kept (`dm.keeping`) must mean all of the products or none. On
     CUDA only, where composites stay whole.
-
-    target: what the step is compiled for; by default the module's.
     """
 
     name = "dm-merge-products"
-    target: str = ""
 
     def run(self, module: ir.Module) -> None:
-        if not any(each.has_kernels for each in targets(target_of(module, self.target))):
-            return
         side, words = SideBySide(), keeping_of(module)
         composites = [op.opview for op in walk(find_step(module)) if isinstance(op.opview, dm.CompositeOp)]
         for op in composites:

@@ -8,13 +8,11 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.casts import NARROW, is_cast
 from dmc.analysis.kernels.layouts import permutation
-from dmc.analysis.requests.settings import target_of
 from dmc.dialect.plan import element_bytes
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.tensors.pad_classes.widened import MATMUL, TRANSPOSE, Widened, is_of_product, sliced
 from dmc.passes.shared.unread import erase_unread
 from dmc.step_function import find_step
-from dmc.target import targets
 
 LOSS, GRADIENT = "softmax_cross_entropy", "softmax_cross_entropy_backward"
 # Matrix products are fast where rows begin at multiples of this, in bytes.
@@ -37,11 +35,8 @@ class PadClasses(Pass):
     """
 
     name = "dm-pad-classes"
-    target: str = ""
 
     def run(self, module: ir.Module) -> None:
-        if not any(each.has_kernels for each in targets(target_of(module, self.target))):
-            return
         block = find_step(module).entry_block
         widened = Widened()
         for view in list(block.operations):

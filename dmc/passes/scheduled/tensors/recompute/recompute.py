@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from dmc._mlir import ir
 from dmc.analysis.requests.keeping import keeping_of
-from dmc.analysis.requests.settings import target_of
 from dmc.passes.base import NESTED, Pass, run_passes
 from dmc.passes.scheduled.tensors.recompute.cut import cut_of
 from dmc.passes.scheduled.tensors.recompute.readers import give_each_reader_its_own
@@ -17,7 +16,6 @@ from dmc.passes.scheduled.tensors.recompute.sums import every_second_sum
 from dmc.passes.shared.step import Step
 from dmc.plans.rules import Offload
 from dmc.step_function import find_step
-from dmc.target import targets
 
 
 @dataclass(frozen=True)
@@ -38,18 +36,14 @@ class Recompute(Pass):
        product, a movement or the caller reads them, are computed once.
 
     Operations and operands are the same. On CUDA only: a CPU computes more slowly than it reads from its caches.
-    target: what the step is compiled for; by default the module's. sums: as said. reasons: print on stderr what the
-    backward pass could make again, with bytes, and the decision.
+    sums: as said. reasons: print on stderr what the backward pass could make again, with bytes, and the decision.
     """
 
     name = "dm-recompute"
-    target: str = ""
     sums: bool = True
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
-        if not any(each.has_kernels for each in targets(target_of(module, self.target))):
-            return
         run_passes(module, ("convert-elementwise-to-linalg",), NESTED)
         function = find_step(module)
         step = Step.of(function)

@@ -1,5 +1,5 @@
-// RUN: dmc-opt %s -p dm-form-kernels,dm-copy-ports --split-input-file | %FileCheck %s
-// RUN: dmc-opt %s -p dm-form-kernels,dm-copy-ports,dm-copy-ports --split-input-file | %FileCheck %s
+// RUN: dmc-opt %s -p dm-form-kernels,dm-stage-inputs,dm-copy-ports --split-input-file | %FileCheck %s
+// RUN: dmc-opt %s -p dm-form-kernels,dm-stage-inputs,dm-copy-ports,dm-copy-ports --split-input-file | %FileCheck %s
 // RUN: sed 's/"cuda"/"cuda:iree"/' %s | dmc-opt - -p dm-form-kernels,dm-copy-ports --split-input-file | %FileCheck %s --check-prefix=IREE
 
 // Where the runtime copies inputs to the device before the step, kernels read them there, also through views. What else
