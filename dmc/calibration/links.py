@@ -12,8 +12,8 @@ from dmc.calibration.fits import Line, line, slowdown
 from dmc.calibration.gpu import COMM, products
 from dmc.calibration.graphs import DEVICE_BYTES, Graphs
 from dmc.machine import Link
-from dmc.machine.collectives import hops_of, sent_bytes
 from dmc.program import COPIED_BYTES, Channel, Collective, CollectiveKind, Job, Range
+from dmc.program.collectives import KINDS, MESSAGES
 
 _CHANNEL = "dp"
 # On both sides of where copy engines begin.
@@ -52,13 +52,13 @@ def measured(
     return replace(fitted(base, found, ranks), compute_slowdown=slowdown, copy_slowdown=copied)
 
 
-def fitted(base: Link, times: Mapping[str, Mapping[int, float]], ranks: int) -> Link:
+def fitted(base: Link, times: Mapping[CollectiveKind, Mapping[int, float]], ranks: int) -> Link:
     """The link with the latency and the bandwidth of measured times, by kind and by bytes of the larger side."""
     lines = {kind: _line(kind, each, ranks) for kind, each in times.items()}
     bandwidth = {kind: each.per_second for kind, each in lines.items()}
     # A message is one of a permutation.
-    bandwidth |= dict.fromkeys(("send", "recv"), bandwidth["permute"])
-    start = median(each.start - hops_of(kind, ranks) * base.hop_ns for kind, each in lines.items())
+    bandwidth |= dict.fromkeys(MESSAGES, bandwidth["permute"])
+    start = median(each.start - KINDS[kind].hops(ranks) * base.hop_ns for kind, each in lines.items())
     curves = {
         f"{kind}/{ranks}": tuple(sorted((float(s), ns) for s, ns in each.items())) for kind, each in times.items()
     }
@@ -71,8 +71,8 @@ def fitted(base: Link, times: Mapping[str, Mapping[int, float]], ranks: int) -> 
     )
 
 
-def _line(kind: str, times: Mapping[int, float], ranks: int) -> Line:
-    return line([sent_bytes(kind, ranks, size) for size in times], list(times.values()))
+def _line(kind: CollectiveKind, times: Mapping[int, float], ranks: int) -> Line:
+    return line([KINDS[kind].sent(ranks) * size for size in times], list(times.values()))
 
 
 def _slowdown(kind: CollectiveKind, graphs: Graphs, ranks: int, agreed: Callable[[int], int]) -> float:
@@ -90,7 +90,7 @@ def _collective(kind: CollectiveKind, size: int, ranks: int, instance: int) -> C
     small = size // ranks
     given, made = {"all_gather": (small, size), "reduce_scatter": (size, small)}.get(kind, (size, size))
     details: dict[str, Any] = {}
-    if kind in ("all_reduce", "reduce_scatter"):
+    if KINDS[kind].reduces:
         details = {"reduction": "sum", "accumulate": "bf16"}
     if kind == "broadcast":
         details = {"peer": 0}

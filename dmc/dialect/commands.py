@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 from dmc._mlir import func, ir
 from dmc.dialect._dm_gen import CollectiveOp, LaunchOp, MoveOp, RangeAttr
 from dmc.dialect.collectives import check_reduction
@@ -12,12 +10,8 @@ from dmc.dialect.rules import Violation, rule, symbol_rule
 from dmc.dialect.spec import check_attribute
 from dmc.dialect.symbols import Symbols
 from dmc.memo import once
-from dmc.program import CollectiveKind
-
-KINDS = get_args(CollectiveKind)
-REDUCING = ("all_reduce", "reduce_scatter")
-# Their `peer` is the root, or the other end.
-DIRECTED = ("broadcast", "send", "recv")
+from dmc.program import collectives
+from dmc.program.collectives import KINDS, REDUCING, WITH_PEER
 
 
 @rule(LaunchOp)
@@ -59,7 +53,7 @@ def collective_says_what_its_kind_needs(op: CollectiveOp) -> None:
     """The kind exists; reductions, peers and pairs are present exactly where they apply."""
     kind, members = op.kind.value, list(op.ranks)
     if kind not in KINDS:
-        raise Violation(f"its kind is '{kind}'; it must be one of {', '.join(KINDS)}")
+        raise Violation(f"its kind is '{kind}'; it must be one of {', '.join(sorted(KINDS))}")
     if not members or len(set(members)) != len(members) or min(members) < 0:
         raise Violation(f"its ranks are {members}; they must be distinct ranks")
     given = (op.reduction is not None, op.accumulate is not None)
@@ -67,8 +61,8 @@ def collective_says_what_its_kind_needs(op: CollectiveOp) -> None:
         raise Violation(f"{kind}: exactly {' and '.join(REDUCING)} have a reduction and an accumulation type")
     if op.reduction is not None and op.accumulate is not None:
         check_reduction(_element(op), op.accumulate.value, op.reduction.value)
-    if (op.peer is not None) != (kind in DIRECTED):
-        raise Violation(f"{kind}: exactly {', '.join(DIRECTED)} have a peer")
+    if (op.peer is not None) != (kind in WITH_PEER):
+        raise Violation(f"{kind}: exactly {', '.join(WITH_PEER)} have a peer")
     if op.peer is not None and op.peer.value >= len(members):
         raise Violation(f"its peer is {op.peer.value}; it must be an index below {len(members)}")
     if (op.pairs is not None) != (kind == "permute"):
@@ -93,12 +87,11 @@ def permutation_is_one_to_one(op: CollectiveOp) -> None:
 def collective_has_the_sizes_of_its_kind(op: CollectiveOp) -> None:
     """Source and target have the sizes of the kind."""
     kind, members, count = op.kind.value, len(op.ranks), op.count.value
-    if kind in ("reduce_scatter", "all_to_all") and count % members:
+    if not collectives.is_divisible(kind, members, count):
         raise Violation(f"{kind}: {count} elements are not divisible by {members} members")
-    received = {"all_gather": count * members, "reduce_scatter": count // members}.get(kind, count)
-    element = element_bytes(_element(op))
-    _check_bytes(kind, "source", op.source, 0 if kind == "recv" else count * element)
-    _check_bytes(kind, "target", op.target, 0 if kind == "send" else received * element)
+    element, elements = element_bytes(_element(op)), collectives.sizes(kind, members, count)
+    for name, given, wanted in zip(("source", "target"), (op.source, op.target), elements, strict=True):
+        _check_bytes(kind, name, given, (wanted or 0) * element)
 
 
 def _element(op: CollectiveOp) -> ir.Type:

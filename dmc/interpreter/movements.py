@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from dmc.errors import DmcError
 from dmc.interpreter.dtypes import Array, numpy_type
-from dmc.program import Collective
+from dmc.program import Collective, collectives
+from dmc.program.collectives import COMBINE, MESSAGES, members_of
 
 # A movement: its number, its channel, and its members; for a message the sender and the receiver.
 Movement: TypeAlias = tuple[int, str, tuple[int, ...]]
-MESSAGES = ("send", "recv")
-# As defined by IEEE 754-2019 and two's complement.
-_COMBINE = {"sum": np.add, "mean": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
 def movement_of(rank: int, command: Collective) -> Movement:
     """The movement of a rank's command. Raises DmcError if that rank is not a member."""
-    ranks = command.ranks
-    if command.kind in MESSAGES:
-        ends = (rank, ranks[command.peer or 0])
-        ranks = ends if command.kind == "send" else ends[::-1]
+    ranks = members_of(rank, command)
     if rank not in ranks or len(set(ranks)) != len(ranks):
         raise DmcError(told(command), f"rank {rank} takes part in it, but its members are ranks {list(ranks)}")
     return command.instance, command.channel, ranks
@@ -43,9 +39,8 @@ def deliver(command: Collective, sources: Sequence[Array]) -> list[Array]:
 
     Raises DmcError for elements or sizes that cannot be combined or split this way.
     """
-    if command.kind in MESSAGES:
-        return list(sources)
-    return _RULES[command.kind](command, sources)
+    arrays = _Arrays(command)
+    return collectives.delivered(command.kind, sources, arrays, command.peer or 0, command.pairs)
 
 
 def told(command: Collective) -> str:
@@ -59,47 +54,25 @@ def _common(part: Collective) -> tuple[object, ...]:
     return kind, part.dtype, part.count, part.reduction, part.accumulate, peer, part.pairs
 
 
-def _all_gather(_: Collective, sources: Sequence[Array]) -> list[Array]:
-    return [np.concatenate(sources)] * len(sources)
+@dataclass(frozen=True)
+class _Arrays:
+    """Flat arrays, as a command combines and divides them."""
 
+    command: Collective
 
-def _all_reduce(command: Collective, sources: Sequence[Array]) -> list[Array]:
-    return [_reduce(command, sources)] * len(sources)
+    def reduced(self, values: Sequence[Array]) -> Array:
+        return _reduce(self.command, values)
 
+    def piece(self, value: Array, index: int, count: int) -> Array:
+        if len(value) % count:
+            raise DmcError(told(self.command), f"{len(value)} elements are not divisible by {count} members")
+        return np.split(value, count)[index]
 
-def _reduce_scatter(command: Collective, sources: Sequence[Array]) -> list[Array]:
-    return _pieces(command, _reduce(command, sources), len(sources))
+    def joined(self, values: Sequence[Array]) -> Array:
+        return np.concatenate(values)
 
-
-def _all_to_all(command: Collective, sources: Sequence[Array]) -> list[Array]:
-    pieces = [_pieces(command, source, len(sources)) for source in sources]
-    return [np.concatenate(column) for column in zip(*pieces, strict=True)]
-
-
-def _broadcast(command: Collective, sources: Sequence[Array]) -> list[Array]:
-    return [sources[command.peer or 0]] * len(sources)
-
-
-def _permute(command: Collective, sources: Sequence[Array]) -> list[Array]:
-    source_of = {target: source for source, target in command.pairs}
-    places = range(len(sources))
-    return [sources[source_of[i]] if i in source_of else np.zeros_like(sources[i]) for i in places]
-
-
-_RULES: dict[str, Callable[[Collective, Sequence[Array]], list[Array]]] = {
-    "all_gather": _all_gather,
-    "all_reduce": _all_reduce,
-    "all_to_all": _all_to_all,
-    "broadcast": _broadcast,
-    "permute": _permute,
-    "reduce_scatter": _reduce_scatter,
-}
-
-
-def _pieces(command: Collective, whole: Array, count: int) -> list[Array]:
-    if len(whole) % count:
-        raise DmcError(told(command), f"{len(whole)} elements are not divisible by {count} members")
-    return np.split(whole, count)
+    def zeros(self, like: Array) -> Array:
+        return np.zeros_like(like)
 
 
 def _reduce(command: Collective, sources: Sequence[Array]) -> Array:
@@ -107,7 +80,7 @@ def _reduce(command: Collective, sources: Sequence[Array]) -> Array:
     if command.reduction is None or command.accumulate is None or sources[0].dtype == np.bool_:
         fact = f"cannot combine elements of {command.dtype} by {command.reduction} in {command.accumulate}"
         raise DmcError(told(command), fact)
-    wide, combine = numpy_type(command.accumulate), _COMBINE[command.reduction]
+    wide, combine = numpy_type(command.accumulate), COMBINE[command.reduction]
     with np.errstate(all="ignore"):
         total = sources[0].astype(wide)
         for source in sources[1:]:

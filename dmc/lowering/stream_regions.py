@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from dmc.errors import DmcError
 from dmc.program import Await, Collective, Job, Launch, Move, Program, Record
+from dmc.program.collectives import MESSAGES
 
 # A lane of a rank: (rank, index of the lane).
 LaneId: TypeAlias = tuple[int, int]
@@ -193,4 +194,4 @@ class _Cutter:
 
 def _member_count(command: Collective) -> int:
     """The number of ranks that issue a command of the instance: a send and its receive are one instance."""
-    return 2 if command.kind in ("send", "recv") else len(command.ranks)
+    return 2 if command.kind in MESSAGES else len(command.ranks)

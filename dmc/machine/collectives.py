@@ -1,13 +1,11 @@
 """The cost of a collective: a measured curve if there is one, else latency and bandwidth (α-β) of rings and trees.
 
-Formulas: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (2005), and
-NCCL's `src/graph/tuning.cc`. With n members and B bytes, a ring passes B/n in each of its steps.
+What each kind sends, and in how many steps, is in `dmc.program.collectives`.
 """
 
 from __future__ import annotations
 
 import bisect
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +13,8 @@ from dataclasses import dataclass
 from dmc.errors import DmcError
 from dmc.machine.cost import move_ns
 from dmc.machine.machine import Link, Machine
+from dmc.program import CollectiveKind
+from dmc.program.collectives import KINDS
 
 _NS = 1e9
 
@@ -28,7 +28,7 @@ class _Members:
     local: int
 
 
-def collective_ns(machine: Machine, kind: str, ranks: Sequence[int], bytes: int) -> float:
+def collective_ns(machine: Machine, kind: CollectiveKind, ranks: Sequence[int], bytes: int) -> float:
     """Nanoseconds from the arrival of all members until all are done, with exclusive use of the links.
 
     ranks: the members, which determine node boundaries. bytes: of the larger of source and target of one member. kind:
@@ -48,7 +48,7 @@ def collective_ns(machine: Machine, kind: str, ranks: Sequence[int], bytes: int)
     if measured is not None and (members.nodes == 1 or members.local == 1):
         return _interpolated(measured, bytes)
     if link.topology == "memory":
-        return link.start_ns + _copied(kind, members.count, bytes) / link.bandwidth[kind] * _NS
+        return link.start_ns + KINDS[kind].copied(members.count) * bytes / link.bandwidth[kind] * _NS
     if members.nodes > 1 and machine.link is not None:
         return _over_network(machine.link, link, kind, members, bytes)
     return _within(link, kind, members.count, bytes)
@@ -68,13 +68,13 @@ def links_of(machine: Machine, ranks: Sequence[int]) -> tuple[Link, ...]:
     return links
 
 
-def _within(link: Link, kind: str, n: int, bytes: int) -> float:
+def _within(link: Link, kind: CollectiveKind, n: int, bytes: int) -> float:
     """Ranks that all reach each other over one link."""
-    sending = sent_bytes(kind, n, bytes) / link.bandwidth[kind] * _NS
-    return link.start_ns + hops_of(kind, n) * link.hop_ns + sending
+    sending = KINDS[kind].sent(n) * bytes / link.bandwidth[kind] * _NS
+    return link.start_ns + KINDS[kind].hops(n) * link.hop_ns + sending
 
 
-def _over_network(link: Link, network: Link, kind: str, members: _Members, bytes: int) -> float:
+def _over_network(link: Link, network: Link, kind: CollectiveKind, members: _Members, bytes: int) -> float:
     """Ranks of several nodes, each with its own port to the network.
 
     Rings and trees cross a node's border once per port, so a node's ports share one ring's bytes. In pairwise
@@ -85,49 +85,15 @@ def _over_network(link: Link, network: Link, kind: str, members: _Members, bytes
         near = bytes * (members.local - 1) / members.count / link.bandwidth[kind]
         far = bytes * (members.count - members.local) / members.count / network.bandwidth[kind]
         return start + network.hop_ns + max(near, far) * _NS
-    if kind in ("permute", "send", "recv"):
+    if KINDS[kind].is_pairwise:
         return start + network.hop_ns + bytes / network.bandwidth[kind] * _NS
     bandwidth = min(link.bandwidth[kind], members.local * network.bandwidth[kind])
     share = members.nodes / members.count  # of the hops of a ring that cross a border
-    hops = hops_of(kind, members.count) * ((1 - share) * link.hop_ns + share * network.hop_ns)
-    tree = hops_of(kind, members.nodes) * network.hop_ns + hops_of(kind, members.count // members.nodes) * link.hop_ns
-    latency = min(hops, tree) if kind in ("all_reduce", "broadcast") else hops
-    return start + latency + sent_bytes(kind, members.count, bytes) / bandwidth * _NS
-
-
-def sent_bytes(kind: str, n: int, bytes: int) -> float:
-    """The bytes that a member sends: `bytes` is the size of the larger of its source and target."""
-    match kind:
-        case "all_reduce":
-            return 2 * (n - 1) / n * bytes
-        case "all_gather" | "reduce_scatter" | "all_to_all":
-            return (n - 1) / n * bytes
-        case _:
-            return bytes
-
-
-def hops_of(kind: str, n: int) -> int:
-    """Sequential steps: of the tree or the ring, whichever has fewer if both apply."""
-    match kind:
-        case "all_reduce":
-            return min(2 * (n - 1), 2 * math.ceil(math.log2(n))) if n > 1 else 0
-        case "all_gather" | "reduce_scatter":
-            return n - 1
-        case "broadcast":
-            return math.ceil(math.log2(n)) if n > 1 else 0
-        case _:
-            return 1
-
-
-def _copied(kind: str, n: int, bytes: int) -> float:
-    """The bytes that all members together read and write in shared memory."""
-    match kind:
-        case "send" | "recv":
-            return 2 * bytes
-        case "reduce_scatter":
-            return (n + 1) * bytes
-        case _:
-            return 2 * n * bytes
+    hops = KINDS[kind].hops(members.count) * ((1 - share) * link.hop_ns + share * network.hop_ns)
+    among, inside = KINDS[kind].hops(members.nodes), KINDS[kind].hops(members.count // members.nodes)
+    tree = among * network.hop_ns + inside * link.hop_ns
+    latency = min(hops, tree) if KINDS[kind].has_tree else hops
+    return start + latency + KINDS[kind].sent(members.count) * bytes / bandwidth * _NS
 
 
 def _interpolated(curve: Sequence[tuple[float, float]], bytes: int) -> float:

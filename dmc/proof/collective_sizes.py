@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
 
 from dmc.errors import ProofError
 from dmc.mesh import Mesh
-from dmc.program import Channel, Collective, CollectiveKind, Job, Program, Range
+from dmc.program import Channel, Collective, Job, Program, Range
+from dmc.program.collectives import KINDS, MESSAGES, REDUCING, WITH_PEER, is_divisible, sizes
 from dmc.proof.extents import bytes_of, check_unique
 from dmc.proof.story import told
-
-REDUCING = ("all_reduce", "reduce_scatter")
-WITH_PEER = ("broadcast", "send", "recv")
-MESSAGES = ("send", "recv")
-
 
 # By channel, the communicators that one rank is in: the members of each in order.
 Communicators = Mapping[str, tuple[tuple[int, ...], ...]]
@@ -46,8 +41,8 @@ def communicators(job: Job, mesh: Mesh, rank: int) -> Communicators:
 
 def check_collective(known: Communicators, program: Program, place: str, command: Collective) -> None:
     """Raises ProofError where one rank's part in a movement contradicts its kind, its lane or the mesh."""
-    if command.kind not in get_args(CollectiveKind):
-        raise ProofError("V3", place, f"has an unknown kind; use one of {', '.join(get_args(CollectiveKind))}")
+    if command.kind not in KINDS:
+        raise ProofError("V3", place, f"has an unknown kind; use one of {', '.join(sorted(KINDS))}")
     _check_communicator(known, program, place, command)
     _check_sizes(place, command)
     combines = (command.reduction is not None, command.accumulate is not None)
@@ -81,17 +76,13 @@ def _groups(mesh: Mesh, channel: Channel, rank: int) -> tuple[tuple[int, ...], .
 
 def _check_sizes(place: str, command: Collective) -> None:
     members, count = len(command.ranks), command.count
-    if command.kind in ("reduce_scatter", "all_to_all") and count % members:
+    if not is_divisible(command.kind, members, count):
         raise ProofError("V3", place, f"{count} elements are not divisible by {members} members")
-    given = count
-    if command.kind == "all_gather":
-        given = count * members
-    elif command.kind == "reduce_scatter":
-        given = count // members
-    element = bytes_of(place, command.dtype, ())
-    _check_bytes(place, "source", command.source, None if command.kind == "recv" else count * element)
-    _check_bytes(place, "target", command.target, None if command.kind == "send" else given * element)
     source, target = command.source, command.target
+    element = bytes_of(place, command.dtype, ())
+    elements = sizes(command.kind, members, count)
+    for name, given, wanted in zip(("source", "target"), (source, target), elements, strict=True):
+        _check_bytes(place, name, given, None if wanted is None else wanted * element)
     if source is None or target is None or not source.overlaps(target):
         return
     if command.kind != "all_reduce" or source != target:

@@ -7,10 +7,10 @@ from collections.abc import Generator, Sequence
 
 from dmc.errors import ProofError
 from dmc.program import Collective, Job, Launch, Move, Program, Range
+from dmc.program.collectives import MESSAGES
 from dmc.program.dataflow import Dataflow, Moving
 from dmc.program.interval_map import IntervalMap
 from dmc.program.program import Space
-from dmc.proof.collective_sizes import MESSAGES
 from dmc.proof.expected import Expected, expected_of
 from dmc.proof.meaning import delivered
 from dmc.proof.meshes import mesh_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from dmc.program import Collective, Job, Program
-from dmc.proof.collective_sizes import MESSAGES
+from dmc.program.collectives import members_of
 
 # What identifies the movement of a command: its number, its channel, and its members; for a message the two ends.
 Key = tuple[int, str, tuple[int, ...]]
@@ -27,10 +27,7 @@ class Movement:
 
 def key_of(program: Program, command: Collective) -> Key:
     """The movement of a rank's command; the ends of a message are its sender and its receiver."""
-    if command.kind not in MESSAGES:
-        return command.instance, command.channel, command.ranks
-    ends = (program.rank, command.ranks[command.peer or 0])
-    return command.instance, command.channel, ends if command.kind == "send" else ends[::-1]
+    return command.instance, command.channel, members_of(program.rank, command)
 
 
 def collectives(program: Program) -> Iterator[tuple[int, Collective]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dmc.errors import ProofError
 from dmc.program import Collective, Command, Job, Launch, Move, Program, Range
-from dmc.proof.collective_sizes import MESSAGES
+from dmc.program.collectives import MESSAGES
 from dmc.proof.slices import check_slices
 from dmc.proof.story import lane_name, what, where
 

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from dmc.errors import ProofError
 from dmc.program import Collective, Job
-from dmc.proof.collective_sizes import MESSAGES
+from dmc.program.collectives import MESSAGES
 from dmc.proof.instances import Key, Movement, collectives, key_of, movements
 from dmc.proof.story import what, where
 
@@ -73,7 +73,7 @@ def _check_parts(job: Job, movement: Movement) -> None:
     parts = {rank: job.programs[rank].commands[index] for rank, index in movement.parts.items()}
     first_rank, *others = parts
     first = parts[first_rank]
-    if {command.kind for command in parts.values() if isinstance(command, Collective)} == {"send", "recv"}:
+    if {command.kind for command in parts.values() if isinstance(command, Collective)} == {*MESSAGES}:
         agreed = AGREED_BY_ENDS
     else:
         agreed = AGREED

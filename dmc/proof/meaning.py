@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dmc.mesh import Mesh
+from dmc.program import CollectiveKind, collectives
 from dmc.program.dataflow import (
     NOBODY,
     Apply,
@@ -26,7 +27,7 @@ from dmc.program.dataflow import (
     Unpacked,
 )
 from dmc.proof.transpositions import composed, joined
-from dmc.proof.values import Values
+from dmc.proof.values import Segment, Values
 
 # The values of a body on one rank, by number.
 Held = list[int]
@@ -106,27 +107,32 @@ class Meaning:
                 held[rank].append(result)
 
 
-def delivered(values: Values, kind: str, given: Sequence[int], how: Moving) -> list[int]:
+@dataclass(frozen=True)
+class _Sent:
+    """Ranges of values, as a movement combines and divides them."""
+
+    values: Values
+    how: Moving
+
+    def reduced(self, values: Sequence[Segment]) -> Segment:
+        members = [value for value, *_ in values]
+        return self.values.reduced(members, self.how.reduction, self.how.size), 0, self.how.size
+
+    def piece(self, value: Segment, index: int, count: int) -> Segment:
+        whole, first, length = value
+        return whole, first + index * (length // count), length // count
+
+    def joined(self, values: Sequence[Segment]) -> Segment:
+        return self.values.row(values), 0, sum(length for *_, length in values)
+
+    def zeros(self, like: Segment) -> Segment:
+        return self.values.made(("zero",), 0, everywhere=True), 0, like[2]
+
+
+def delivered(values: Values, kind: CollectiveKind, given: Sequence[int], how: Moving) -> list[int]:
     """The values that each member of a group receives, given those sent, in group order."""
-    members = len(given)
-    match kind:
-        case "all_reduce":
-            return [values.reduced(given, how.reduction, how.size)] * members
-        case "reduce_scatter":
-            reduced, piece = values.reduced(given, how.reduction, how.size), how.size // members
-            return [values.part(reduced, i * piece, piece) for i in range(members)]
-        case "all_gather":
-            return [values.row((value, 0, how.size) for value in given)] * members
-        case "all_to_all":
-            piece = how.size // members
-            return [values.row((value, i * piece, piece) for value in given) for i in range(members)]
-        case "broadcast":
-            return [given[how.root]] * members
-        case _:
-            assert kind == "permute", f"{kind} has no semantics"
-            sources = {target: source for source, target in how.pairs}
-            zero = values.made(("zero",), 0, everywhere=True)
-            return [given[sources[i]] if i in sources else zero for i in range(members)]
+    sent = [(value, 0, how.size) for value in given]
+    return [values.part(*each) for each in collectives.delivered(kind, sent, _Sent(values, how), how.root, how.pairs)]
 
 
 def _pointwise(meaning: Meaning, node: Pointwise, own: Held) -> Iterable[int]:

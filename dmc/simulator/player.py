@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from dmc.errors import DmcError
 from dmc.machine import Machine
 from dmc.program import Await, Collective, Command, Job, Launch, Move, Record
+from dmc.program.collectives import members_of
 from dmc.simulator.durations import Durations
-from dmc.simulator.population import Population, members_of
+from dmc.simulator.population import Population
 from dmc.simulator.rates import Rates, Task
 from dmc.simulator.simulation import Span
 
@@ -102,7 +103,7 @@ class Player:
 
     def _arrive(self, lane: _Lane, command: Collective) -> None:
         """The last member to arrive begins the collective."""
-        group = self._population.group(tuple(members_of(command, self._population.programs[lane.rank].rank)))
+        group = self._population.group(members_of(self._population.programs[lane.rank].rank, command))
         # Groups that do the same in one program share an instance: one movement also has the same members.
         key = (command.instance, group.played)
         arrived = self._arrived.setdefault(key, [])

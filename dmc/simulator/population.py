@@ -7,7 +7,6 @@ which do the same at the same time, one is simulated.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -17,8 +16,7 @@ from msgspec.structs import replace
 from dmc.errors import DmcError
 from dmc.machine import Machine
 from dmc.program import Collective, Command, Job, Launch, Move, Program
-
-_PAIRWISE = ("permute", "recv", "send")
+from dmc.program.collectives import PAIRWISE
 
 
 @dataclass(frozen=True)
@@ -149,14 +147,6 @@ def _check_grows(grown: Grown, command: Collective, where: str) -> None:
     counts = set(places.values())
     if counts == {1}:
         return
-    if counts != {grown.mesh[grown.axis]} or command.kind in _PAIRWISE:
+    if counts != {grown.mesh[grown.axis]} or command.kind in PAIRWISE:
         fact = f"a {command.kind} between some replicas does not determine what more replicas would do"
         raise DmcError(where, fact, _HINT)
-
-
-def members_of(command: Collective, rank: int) -> Sequence[int]:
-    """The ranks that take part in a movement of `rank`: for a message its two ends, sender first."""
-    if command.peer is None or command.kind not in ("send", "recv"):
-        return command.ranks
-    peer = command.ranks[command.peer]
-    return (rank, peer) if command.kind == "send" else (peer, rank)

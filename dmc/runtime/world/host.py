@@ -7,25 +7,18 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmc.errors import DmcError
+from dmc.program.collectives import COMBINE
 from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.world.store import Store
 
 Array = NDArray[Any]
 
-_COMBINE: dict[str, Callable[[Array, Array], Array]] = {
-    "sum": np.add,
-    "mean": np.add,
-    "prod": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-}
 _NARROW = ("bf16", "f16")
 
 
@@ -136,7 +129,7 @@ def _reduced(values: list[Array], kind: str, dtype: str) -> Array:
     with np.errstate(all="ignore"):
         total = values[0].astype(wide)
         for value in values[1:]:
-            total = _COMBINE[kind](total, value.astype(wide))
+            total = COMBINE[kind](total, value.astype(wide))
         if kind == "mean":
             total = total / wide.type(len(values))
     return total.astype(values[0].dtype)
