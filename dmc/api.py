@@ -64,8 +64,8 @@ def compile(
     """Compiles one whole training step of `model` (forward, loss, backward, optimizer) ahead of time.
 
     loss: called with (model output, targets), returns a floating-point number or (number, auxiliary outputs); None
-    where the model returns its own loss, as `transformers` models do when given labels. Where that is not its output,
-    nor the first or the one named "loss" of several, the place or the name of it: `loss=1` for (logits, loss).
+    where the model returns its own loss, as `transformers` models do when given labels. If the model returns several
+    outputs and the loss is neither the first nor named "loss", pass its index or key: `loss=1` for (logits, loss).
     optimizer: one of `dmc.optim`, or a `torch.optim` instance of such a kind or several, taken over with their state.
     example: a tuple of positional inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs, or a
     list of these, one for each shape of batches, whose programs share the state in memory. It fixes shapes and types;

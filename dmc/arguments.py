@@ -67,7 +67,7 @@ def check_meaning(loss: Any, example: Any, seed: Any) -> None:
     that is no batch, and for a seed that is not an integer of 64 bits."""
     is_place = isinstance(loss, int | str) and not isinstance(loss, bool)
     if not (loss is None or is_place or callable(loss)):
-        fact = f"is {loss!r}; it must be a function, or the place or the name of the loss in the model's output"
+        fact = f"is {loss!r}; it must be a function, or the index or key of the loss in the model's output"
         raise DmcError(
             "loss", fact, hint="leave it out where the model's output is its loss, the first or named 'loss'"
         )

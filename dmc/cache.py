@@ -144,7 +144,7 @@ def using(cache: Cache | None) -> Generator[None]:
 
 
 def cached(parts: Sequence[str | bytes], make: Callable[[], bytes]) -> bytes:
-    """What `make` returns, which `parts` determine: from the current cache, if it is there."""
+    """Returns the cached result for `parts`; on a miss, calls `make` and stores its result."""
     found = find(parts)
     if found is None:
         found = make()

@@ -1,4 +1,4 @@
-"""By how many random bits dropout decides, which elements it keeps by them, and what it multiplies these by."""
+"""Parameters of dropout: random bits of an element, threshold and scale."""
 
 from __future__ import annotations
 

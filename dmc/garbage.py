@@ -1,4 +1,4 @@
-"""Python's search for unreachable cycles of objects."""
+"""Python's cyclic garbage collector, disabled during compilation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from types and attributes alone, found once: MLIR makes one of each that is equal, and never changes it.
+"""Memoises functions of MLIR types and attributes, which MLIR makes unique and never changes, for one compilation.
 
 Answers are kept while the outermost `remembering` is open: they keep their context alive.
 """

@@ -52,7 +52,7 @@ def measured(
     return replace(fitted(base, found, ranks), compute_slowdown=slowdown, copy_slowdown=copied)
 
 
-def fitted(base: Link, times: Mapping[CollectiveKind, Mapping[int, float]], ranks: int) -> Link:
+def fitted(base: Link, times: Mapping[str, Mapping[int, float]], ranks: int) -> Link:
     """The link with the latency and the bandwidth of measured times, by kind and by bytes of the larger side."""
     lines = {kind: _line(kind, each, ranks) for kind, each in times.items()}
     bandwidth = {kind: each.per_second for kind, each in lines.items()}
@@ -71,7 +71,7 @@ def fitted(base: Link, times: Mapping[CollectiveKind, Mapping[int, float]], rank
     )
 
 
-def _line(kind: CollectiveKind, times: Mapping[int, float], ranks: int) -> Line:
+def _line(kind: str, times: Mapping[int, float], ranks: int) -> Line:
     return line([KINDS[kind].sent(ranks) * size for size in times], list(times.values()))
 
 

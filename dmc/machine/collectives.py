@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from dmc.errors import DmcError
 from dmc.machine.cost import move_ns
 from dmc.machine.machine import Link, Machine
-from dmc.program import CollectiveKind
 from dmc.program.collectives import KINDS
 
 _NS = 1e9
@@ -28,7 +27,7 @@ class _Members:
     local: int
 
 
-def collective_ns(machine: Machine, kind: CollectiveKind, ranks: Sequence[int], bytes: int) -> float:
+def collective_ns(machine: Machine, kind: str, ranks: Sequence[int], bytes: int) -> float:
     """Nanoseconds from the arrival of all members until all are done, with exclusive use of the links.
 
     ranks: the members, which determine node boundaries. bytes: of the larger of source and target of one member. kind:
@@ -68,13 +67,13 @@ def links_of(machine: Machine, ranks: Sequence[int]) -> tuple[Link, ...]:
     return links
 
 
-def _within(link: Link, kind: CollectiveKind, n: int, bytes: int) -> float:
+def _within(link: Link, kind: str, n: int, bytes: int) -> float:
     """Ranks that all reach each other over one link."""
     sending = KINDS[kind].sent(n) * bytes / link.bandwidth[kind] * _NS
     return link.start_ns + KINDS[kind].hops(n) * link.hop_ns + sending
 
 
-def _over_network(link: Link, network: Link, kind: CollectiveKind, members: _Members, bytes: int) -> float:
+def _over_network(link: Link, network: Link, kind: str, members: _Members, bytes: int) -> float:
     """Ranks of several nodes, each with its own port to the network.
 
     Rings and trees cross a node's border once per port, so a node's ports share one ring's bytes. In pairwise

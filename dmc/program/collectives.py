@@ -13,11 +13,11 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from dmc.program.program import Collective, CollectiveKind, Reduction
+from dmc.program.program import Collective
 
 T = TypeVar("T")
-# As defined by IEEE 754-2019 and two's complement; a mean is then divided.
-COMBINE: Mapping[Reduction, Callable[[Any, Any], Any]] = {
+# By reduction, as defined by IEEE 754-2019 and two's complement; a mean is then divided.
+COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
     "sum": np.add,
     "mean": np.add,
     "prod": np.multiply,
@@ -62,7 +62,8 @@ def _tree(n: int) -> int:
     return math.ceil(math.log2(n))
 
 
-KINDS: Mapping[CollectiveKind, Kind] = {
+# By name, a `CollectiveKind`.
+KINDS: Mapping[str, Kind] = {
     "all_reduce": Kind(lambda n: 2 * (n - 1) / n, lambda n: 2 * min(_ring(n), _tree(n)), reduces=True, has_tree=True),
     "all_gather": Kind(_others, _ring, gathers=True),
     "reduce_scatter": Kind(_others, _ring, lambda n: n + 1, scatters=True, divides=True, reduces=True),
@@ -78,12 +79,12 @@ PAIRWISE = tuple(name for name, kind in KINDS.items() if kind.is_pairwise)
 MESSAGES = tuple(name for name, kind in KINDS.items() if kind.is_message)
 
 
-def is_divisible(kind: CollectiveKind, members: int, count: int) -> bool:
+def is_divisible(kind: str, members: int, count: int) -> bool:
     """Whether a source of `count` elements has a piece for each member, if the kind wants one."""
     return not KINDS[kind].divides or count % members == 0
 
 
-def sizes(kind: CollectiveKind, members: int, count: int) -> tuple[int | None, int | None]:
+def sizes(kind: str, members: int, count: int) -> tuple[int | None, int | None]:
     """The elements of source and target of a member, None for one that it does not have. count: those of a source."""
     received = count
     if KINDS[kind].gathers:
@@ -122,7 +123,7 @@ class Values(Protocol[T]):
 
 
 def delivered(
-    kind: CollectiveKind,
+    kind: str,
     given: Sequence[T],
     values: Values[T],
     root: int = 0,
@@ -145,5 +146,6 @@ def delivered(
         case "permute":
             sources = {target: source for source, target in pairs}
             return [given[sources[i]] if i in sources else values.zeros(given[i]) for i in range(members)]
-        case "send" | "recv":
+        case _:
+            assert KINDS[kind].is_message, f"{kind} has no semantics"
             return list(given)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dmc.mesh import Mesh
-from dmc.program import CollectiveKind, collectives
+from dmc.program import collectives
 from dmc.program.dataflow import (
     NOBODY,
     Apply,
@@ -129,7 +129,7 @@ class _Sent:
         return self.values.made(("zero",), 0, everywhere=True), 0, like[2]
 
 
-def delivered(values: Values, kind: CollectiveKind, given: Sequence[int], how: Moving) -> list[int]:
+def delivered(values: Values, kind: str, given: Sequence[int], how: Moving) -> list[int]:
     """The values that each member of a group receives, given those sent, in group order."""
     sent = [(value, 0, how.size) for value in given]
     return [values.part(*each) for each in collectives.delivered(kind, sent, _Sent(values, how), how.root, how.pairs)]

@@ -1,4 +1,4 @@
-"""Names in counterexamples."""
+"""Names of places and values in counterexamples."""
 
 from __future__ import annotations
 

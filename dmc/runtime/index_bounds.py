@@ -41,7 +41,7 @@ class IndexCheck:
         return all(whole == size or box == (0, whole) for whole, size, box in ends)
 
     def _search(self, read: np.ndarray, unsigned: np.ndarray) -> None:
-        """Raises InputError where one that is too large is not one to be ignored."""
+        """Raises InputError for an index that is out of range, unless it is the ignored value."""
         bound = self._bound
         wrong = unsigned >= bound.size - bound.least
         if bound.ignored is not None:

@@ -239,7 +239,7 @@ class ReplaySession(Session):
             self._wait_for(self._device.record(0))
 
     def _wait_for(self, event: Any) -> None:
-        """A rank that waits for others looks after them meanwhile: one that is gone never comes."""
+        """Checks while waiting that the other ranks are alive: a dead rank raises instead of hanging."""
         if self._peers is None:
             self._device.wait_for(event)
             return

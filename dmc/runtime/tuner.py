@@ -210,7 +210,7 @@ class _Bench:
         return self._median(launch, count)
 
     def _captured(self, candidate: Candidate, count: int) -> Callable[[], None]:
-        """What queues so many launches, of one set after another."""
+        """Returns a function that enqueues so many launches, cycling over the sets of operands."""
         rooms = [self._rooms[index % len(self._rooms)] for index in range(count)]
         return self._device.captured(lambda: self._issue(candidate, rooms))
 

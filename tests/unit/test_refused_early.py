@@ -56,7 +56,7 @@ EARLY: dict[str, tuple[dict[str, Any], str]] = {
     **{
         f"loss {loss}": (
             {"loss": loss},
-            f"loss: is {loss}; it must be a function, or the place or the name of the loss",
+            f"loss: is {loss}; it must be a function, or the index or key of the loss",
         )
         for loss in (True, 1.5)
     },

@@ -90,7 +90,7 @@ def _summed(loops: Loops, weight: int) -> int | None:
 
 
 def _compatible(regions: Iterable[_Region]) -> list[_Region]:
-    """Those that split nothing in another way than one before them."""
+    """Drops pairs that conflict with an earlier pair: they split a value in another way."""
     taken: dict[ir.Value, Placement] = {}
     found: list[_Region] = []
     for region in dict.fromkeys(regions):

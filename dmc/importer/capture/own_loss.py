@@ -67,7 +67,7 @@ def _no_element(output: Any, key: int | str) -> ImportFailure:
         hint = "pass a function of the output and the targets, or leave `loss` out where the output is the loss"
         return ImportFailure("loss", f"{place}, a tensor of shape {list(output.shape)}", hint)
     has = f" of length {len(output)}" if isinstance(output, tuple | list) else ""
-    hint = "pass the place or the name of the loss in the output"
+    hint = "pass the index or key of the loss in the output"
     return ImportFailure("loss", f"{place}, a {type(output).__name__}{has}", hint)
 
 

@@ -1,4 +1,4 @@
-"""Values of a body that fewer instructions compute than its operations say; see `dmc.kernels.generated.beside_one`."""
+"""Strength reduction in generated kernels: fewer instructions for a value; see `dmc.kernels.generated.beside_one`."""
 
 from __future__ import annotations
 
