@@ -51,7 +51,7 @@ def measure(layers: int) -> dict[str, float]:
         seconds = {"plan": seconds_of(lambda: state_plan(imported, plan))}
         (placed,) = [stage for stage in STAGES if stage.form.name == "placed"]
         for element in placed.passes:
-            name = element if isinstance(element, str) else element.name
+            name = str(element).partition("{")[0]
             seconds[name] = seconds_of(lambda each=element: run_passes(imported.module, (each,)))
     return {**seconds, "total": sum(seconds.values()), "MiB": peak_mib() - before}
 

@@ -57,7 +57,7 @@ def measure(layers: int) -> dict[str, dict[str, float]]:
         costs = dict[str, dict[str, float]]()
         for stage in pipeline.stages_between("scheduled", "planned"):
             for element in stage.passes:
-                name = element if isinstance(element, str) else element.name
+                name = str(element).partition("{")[0]
                 costs[name] = _cost(lambda each=element: run_passes(module, (each,)))
             if stage.form in (SCHEDULED, PLANNED):
                 name = f"form {stage.form.name}"
