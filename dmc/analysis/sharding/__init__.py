@@ -5,7 +5,6 @@
 * ends: the placements of arguments and results of `@step`
 * pins: required placements of single values
 * decisions: the decision for an operation
-* views: transpositions and reshapes, which move nothing
 * choice: chooses a decision: the fewest bytes moved
 * propagation: all decisions: forward, backward, forward
 * lookups: embeddings looked up where the columns of their tables are
