@@ -96,9 +96,9 @@ def compile(
     state in memory. A function instead of True is computed in place of the loss, as `lambda logits, targets:
     (cross_entropy(logits, targets), logits)` for the logits too; for a model with its own loss, it takes the model's
     output alone.
-    verify: whether to compare the first step with PyTorch eager's on the example: the loss, outputs, buffers, optimizer
-    state, and gradients through the updated parameters. By default only where eager takes less than a tenth of compile
-    time; otherwise a note says so. Neither the model nor the compiled step is affected.
+    verify: whether to compare the first three steps with PyTorch eager's on the example: the loss, outputs, buffers,
+    optimizer state, and gradients through the updated parameters. By default as many as eager takes in less than a
+    tenth of compile time, three or one; otherwise a note says so. Neither the model nor the compiled step is affected.
     dump_dir: where to write the module in each form.
     progress: whether to show stages and times on stderr, of rank 0: a bar on a terminal, lines elsewhere. By default
     elsewhere a line every few seconds, the first after less than two; False shows nothing.

@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--verify",
         action=argparse.BooleanOptionalAction,
-        help="compare the first step with PyTorch eager's at any cost; by default only where it is cheap",
+        help="compare the first steps with PyTorch eager's at any cost; by default only where it is cheap",
     )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.set_defaults(command=run)

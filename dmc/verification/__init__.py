@@ -1,7 +1,7 @@
 """Whether a compiled step computes what PyTorch eager computes, and if not, which stage changed its meaning.
 
-`dmc.compile` runs `Verification`. `reference.py` runs one eager step of the user's own module, loss and optimizer;
-`stages.py` runs every form of the step, to name the first that differs.
+`dmc.compile` runs `Verification`. `reference.py` runs eager steps of the user's own module, loss and optimizer;
+`later.py` compares the steps behind the first; `stages.py` runs every form of the step, to name the first that differs.
 """
 
 from dmc.verification.estimate import amount_of

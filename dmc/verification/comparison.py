@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,7 @@ from dmc.runtime.step import Step
 from dmc.verification.batch import batch_of
 from dmc.verification.expected import expected_of, slack_of
 from dmc.verification.forms import Forms, Outcome
+from dmc.verification.later import LaterSteps
 from dmc.verification.reference import Reference, eager_step
 from dmc.verification.request import Request
 from dmc.verification.roundings import UNIT
@@ -23,19 +25,34 @@ from dmc.verification.subject import HINT, Subject, first_line
 
 @dataclass(frozen=True)
 class Comparison:
-    """One step beside eager's. artifact: with its state. runs_here: whether it is executed, not interpreted."""
+    """Steps beside eager's. artifact: with its state. runs_here: whether they are executed, not interpreted.
+
+    later: so many steps are compared behind the first, where they are executed.
+    """
 
     subject: Subject
     artifact: Artifact
     counter: int
     runs_here: bool
     observer: Observer
+    later: int = 0
 
     def run(self) -> None:
         """Raises VerificationError where they differ, EagerError where eager fails."""
         reference = self.subject.eager(lambda request: eager_step(request, self.counter))
+        if not self.runs_here:
+            batch = batch_of(self._request.example, self.artifact.signature)
+            self._check(reference, Forms(self.artifact, batch, reference.rates).last())
+            return
+        with contextlib.closing(Step(self.artifact, "cpu")) as step:
+            batch = batch_of(self._request.example, self.artifact.signature)
+            self._check(reference, step.outcome(batch, list(reference.rates)))
+            if self.later:
+                LaterSteps(self.subject, self.artifact, self.counter, self.observer, self.later).check(step, reference)
+
+    def _check(self, reference: Reference, outcome: Outcome) -> None:
+        """The first step."""
         expected = expected_of(self.artifact, reference)
-        outcome = self._outcome(reference)
         found = expected.differences(outcome)
         if found:
             expected = self._patient(expected, reference)
@@ -61,16 +78,6 @@ class Comparison:
             # The user's own code runs here, which may insist on its types.
             except Exception as error:
                 self.observer.note(f"a step of PyTorch eager in f32 fails: {first_line(error)}")
-
-    def _outcome(self, reference: Reference) -> Outcome:
-        batch = batch_of(self._request.example, self.artifact.signature)
-        if not self.runs_here:
-            return Forms(self.artifact, batch, reference.rates).last()
-        step = Step(self.artifact, "cpu")
-        try:
-            return step.outcome(batch, list(reference.rates))
-        finally:
-            step.close()
 
     def _wrong(self, reference: Reference, expected: Expected, found: Sequence[Difference]) -> VerificationError:
         forms = Forms(self.artifact, batch_of(self._request.example, self.artifact.signature), reference.rates)

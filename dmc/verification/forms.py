@@ -72,7 +72,11 @@ class Forms:
 
     def last(self) -> Outcome:
         """The results of the last form, which can be interpreted anywhere."""
-        return self.run(self.names()[-1], Watched.new())
+        return self.one(self.names()[-1])
+
+    def one(self, name: str) -> Outcome:
+        """The results of the form of this name, without a trace; see `run`."""
+        return self.run(name, Watched.new())
 
     def names(self) -> list[str]:
         """The forms in order."""

@@ -18,11 +18,11 @@ from dmc.importer.capture.own_loss import reader_of
 from dmc.importer.forward.precision import Precision
 from dmc.interpreter.dtypes import Array
 from dmc.program.labels import GRADIENT
-from dmc.verification.arrays import array_of, copy_of, view_of
+from dmc.verification.arrays import array_of, copy_of, tensor_of, view_of
 from dmc.verification.borrowed import borrowed
 from dmc.verification.choices import FirstOfEqual
 from dmc.verification.draws import Draws
-from dmc.verification.optimizer import torch_optimizers
+from dmc.verification.optimizer import Optimizers, torch_optimizers
 from dmc.verification.other_means import OtherMeans
 from dmc.verification.other_roundings import NARROW, OtherRoundings
 from dmc.verification.request import Request
@@ -52,7 +52,34 @@ def eager_step(request: Request, counter: int, noise: float = 0.0) -> Reference:
     are then rounded otherwise, too. Raises whatever eager raises.
     """
     with borrowed(request.modes, request.dtype), _disturbed(request, noise):
-        return _Eager(request).step(counter)
+        return _Eager.of(request).step(counter)
+
+
+def eager_steps(
+    request: Request,
+    counter: int,
+    examples: Sequence[Any],
+    rates: Sequence[float],
+    states: Sequence[Mapping[str, Array]],
+    noise: float = 0.0,
+) -> list[Reference]:
+    """Steps of one model and one optimizer after `counter` steps, one for each of `examples`; see `eager_step`.
+
+    rates: of all steps, by group. states: before each step but the first, what the state becomes, as far as eager has
+    it.
+    """
+    found: list[Reference] = []
+    with borrowed(request.modes, request.dtype):
+        eager = _Eager.of(request)
+        for number, example in enumerate(examples):
+            if number:
+                eager.take(states[number - 1])
+            own = replace(eager, request=replace(request, example=example))
+            with _disturbed(request, noise):
+                reference = own.step(counter + number, rates)
+            # The next step writes to what this one has left.
+            found.append(replace(reference, values={name: each.copy() for name, each in reference.values.items()}))
+    return found
 
 
 def eager_evaluation(request: Request, counter: int, noise: float = 0.0) -> Reference:
@@ -68,7 +95,7 @@ def eager_evaluation(request: Request, counter: int, noise: float = 0.0) -> Refe
 def mean_gradients(request: Request, counter: int) -> dict[str, Array]:
     """The gradients of that step, by parameter, before clipping."""
     with borrowed(request.modes, request.dtype):
-        _Eager(request).gradients(counter)
+        _Eager.of(request).gradients(counter)
         return _arrays({name: p.grad for name, p in request.model.named_parameters() if p.grad is not None})
 
 
@@ -87,7 +114,7 @@ def eager_gradients(request: Request, counter: int, seen: ModuleOutputs) -> dict
     with borrowed(request.modes, request.dtype):
         hook = register_module_forward_hook(note)
         try:
-            values = _Eager(first).gradients(counter * request.accumulate)
+            values = _Eager.of(first).gradients(counter * request.accumulate)
         finally:
             hook.remove()
         gradients = {GRADIENT + name: p.grad for name, p in request.model.named_parameters() if p.grad is not None}
@@ -96,19 +123,33 @@ def eager_gradients(request: Request, counter: int, seen: ModuleOutputs) -> dict
 
 @dataclass(frozen=True)
 class _Eager:
-    """Runs steps of borrowed modules."""
+    """Runs steps of borrowed modules, with optimizers, and the norm to which they clip, if any."""
 
     request: Request
+    optimizers: Optimizers
+    clip: float | None
 
-    def step(self, counter: int) -> Reference:
-        request = self.request
+    @staticmethod
+    def of(request: Request) -> _Eager:
         trainable = {name: p for name, p in request.model.named_parameters() if p.requires_grad}
-        optimizers, clip = torch_optimizers(request.optimizer, trainable)
-        rates = optimizers.rates()
+        return _Eager(request, *torch_optimizers(request.optimizer, trainable))
+
+    def take(self, state: Mapping[str, Array]) -> None:
+        """Overwrites the state, as far as there is any."""
+        names = names_of(self.request.model)
+        with torch.no_grad():
+            for name, tensor in {**names, **self.optimizers.slots(names)}.items():
+                if name in state:
+                    tensor.copy_(tensor_of(state[name]))
+
+    def step(self, counter: int, rates: Sequence[float] | None = None) -> Reference:
+        """rates: by group; by default those that reveal the gradients."""
+        request, optimizers = self.request, self.optimizers
+        rates = optimizers.rates() if rates is None else rates
         outputs = self.gradients(counter)
-        if clip is not None:
+        if self.clip is not None:
             held = [p for group in optimizers.groups() for p in group["params"] if p.requires_grad]
-            nn.utils.clip_grads_with_norm_(held, clip, _norm_of_gradients(held))
+            nn.utils.clip_grads_with_norm_(held, self.clip, _norm_of_gradients(held))
         optimizers.step(rates)
         # Only now: a module may have replaced a buffer by another tensor.
         names = names_of(request.model)
@@ -121,6 +162,8 @@ class _Eager:
     def gradients(self, counter: int) -> dict[str, Array]:
         """Stores the mean gradients of all micro-batches in the parameters; returns the means of their outputs."""
         request, parts = self.request, self.request.accumulate
+        for parameter in request.model.parameters():
+            parameter.grad = None
         totals: list[Tensor] = []
         for part in range(parts):
             with FirstOfEqual(), Draws(request.seed, counter * parts + part) as draws:

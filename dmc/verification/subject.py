@@ -5,13 +5,14 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dmc.errors import EagerError
 from dmc.importer import origin
 from dmc.verification.estimate import Amount
-from dmc.verification.reference import Reference
 from dmc.verification.request import Request
 
+Result = TypeVar("Result")
 HINT = "please report it; verify=False compiles without the comparison"
 
 
@@ -22,7 +23,7 @@ class Subject:
     request: Request
     amount: Amount
 
-    def eager(self, run: Callable[[Request], Reference]) -> Reference:
+    def eager(self, run: Callable[[Request], Result]) -> Result:
         """What eager computes. Raises EagerError where the user's own code does."""
         try:
             return run(self.request)

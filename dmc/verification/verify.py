@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dmc.errors import ArtifactError, EagerError
@@ -14,6 +14,8 @@ from dmc.verification.estimate import Rates
 from dmc.verification.evaluation import check_evaluation
 from dmc.verification.subject import Subject
 
+# The steps that are compared, of a program that trains.
+STEPS = 3
 # Eager may take this share of compile time; beyond it a comparison must be requested.
 SHARE = 0.1
 # The time to copy an element of state for eager, and to put it into, read it from and compare it with the compiled
@@ -39,39 +41,46 @@ class Verification:
     is_named: bool = False
 
     def run(self) -> None:
-        """Compares the first step of each program with eager's, as a stage; notes each that it does not compare.
+        """Compares the first steps of each program with eager's, as a stage; notes each that it does not compare.
 
         Raises VerificationError where they differ and, if requested, where eager itself fails.
         """
         if self.asked is False:
             return
         with self.observer.stage("verify"):
-            for name in self._chosen():
-                self._compare_unless_eager_fails(name)
+            for name, steps in self._chosen().items():
+                self._compare_unless_eager_fails(name, steps)
 
-    def _compare_unless_eager_fails(self, name: str) -> None:
+    def _compare_unless_eager_fails(self, name: str, steps: int) -> None:
         try:
-            self._compare(name)
+            self._compare(name, steps)
         except EagerError as error:
             if self.asked:
                 raise
             self.observer.note(f"not verified: {error.place}: {error.fact}")
 
-    def _chosen(self) -> Sequence[str]:
-        """All programs if requested, otherwise those that are cheap together."""
+    def _chosen(self) -> dict[str, int]:
+        """All programs if requested, otherwise those that are cheap together, and how many steps of each: as many as
+        are cheap."""
         if self.asked:
-            return list(self.subjects)
+            return {name: self._most(name) for name in self.subjects}
         rates, spent = Rates.measured(), 0.0
-        chosen: list[str] = []
+        chosen: dict[str, int] = {}
         for name, subject in self.subjects.items():
             eager = subject.amount.seconds(rates)
             longer = eager if self._runs_here() else eager * INTERPRETER
             if spent + longer <= SHARE * self.seconds:
-                spent += longer
-                chosen.append(name)
+                most = self._most(name)
+                chosen[name] = most if spent + most * longer <= SHARE * self.seconds else 1
+                spent += chosen[name] * longer
             else:
                 self.observer.note(f"not verified: {self._too_long(name, eager, longer, spent, rates)}")
         return chosen
+
+    def _most(self, name: str) -> int:
+        """The most steps that are compared. An evaluation leaves nothing behind, and neither does what is
+        interpreted."""
+        return STEPS if self._runs_here() and not name.startswith(EVALUATION) else 1
 
     def _too_long(self, name: str, eager: float, longer: float, spent: float, rates: Rates) -> str:
         what = "a step of eager" if self._runs_here() else "interpreting a step that cannot run here"
@@ -83,13 +92,13 @@ class Verification:
             f"compilation; verify=True compares the step with PyTorch eager anyway, in about {whole:.1f} s"
         )
 
-    def _compare(self, name: str) -> None:
+    def _compare(self, name: str, steps: int) -> None:
         subject, artifact, counter, runs_here = self.subjects[name], self.artifact, self._counter(), self._runs_here()
         if name.startswith(EVALUATION):
             check_evaluation(subject, artifact, name, counter, runs_here)
             return
         own = artifact if name == TRAINING else replace(artifact.programs[name], state=artifact.state)
-        Comparison(subject, own, counter, runs_here, self.observer).run()
+        Comparison(subject, own, counter, runs_here, self.observer, steps - 1).run()
 
     def _runs_here(self) -> bool:
         if "cpu" not in self.artifact.target.split("+"):

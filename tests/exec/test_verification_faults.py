@@ -16,6 +16,8 @@ from dmc.errors import VerificationError
 from dmc.importer.decompositions import decompositions
 from dmc.importer.forward import patterns, rules
 from dmc.program import Job, Launch
+from dmc.verification import verify as verification
+from tests.mutations.of_slots import moved_slot
 
 aten = torch.ops.aten
 ROWS, WIDTH = 4, 6
@@ -132,6 +134,63 @@ def test_operands_swapped_in_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     text = refusal()
     assert "changed in form planned, first at" in text
     assert "(kernel " in text.split("first at")[1]
+
+
+def _of_other_moments(job: Job, launch: Launch) -> Launch | None:
+    """An update that reads each moment where the other lies: both are zero in the first step."""
+    slots = {slot.name: slot.range for slot in job.programs[0].slots}
+    means = [name for name in slots if name.endswith(".exp_avg") and slots[name] in launch.reads]
+    if not means:
+        return None
+    pairs = [(slots[name], slots[f"{name}_sq"]) for name in means]
+    other = {**dict(pairs), **{second: first for first, second in pairs}}
+    return msgspec.structs.replace(launch, reads=tuple(other.get(each, each) for each in launch.reads))
+
+
+def _trained(verify: bool) -> None:
+    torch.manual_seed(0)
+    example = (torch.randn(ROWS, WIDTH), torch.randn(ROWS, WIDTH))
+    optimizer = dmc.optim.AdamW(lr=1e-2)
+    dmc.compile(Small(), loss=nn.functional.mse_loss, optimizer=optimizer, example=example, verify=verify).close()
+
+
+def _found_later(monkeypatch: pytest.MonkeyPatch) -> str:
+    """What verification says of a fault that the first step does not show."""
+    with monkeypatch.context() as short:
+        short.setattr(verification, "STEPS", 1)
+        _trained(verify=True)
+    with pytest.raises(VerificationError, match="agrees with PyTorch eager in one step, but differs in step") as error:
+        _trained(verify=True)
+    return str(error.value)
+
+
+def test_state_that_is_read_where_other_state_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_job = executors.compile_job
+    monkeypatch.setattr(
+        executors, "compile_job", lambda job, *rest: compile_job(_edited(job, _of_other_moments), *rest)
+    )
+    assert "its forms agree, as far as they can be interpreted, and the compiled code does not" in _found_later(
+        monkeypatch
+    )
+
+
+def test_state_in_memory_that_the_next_call_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, prove = executors.job_of, executors.verify
+    jobs: list[Job] = []
+
+    def planned(module: Any) -> Job:
+        jobs.append(read(module))
+        (program,) = jobs[-1].programs
+        weight = next(slot for slot in program.slots if slot.name == "second.weight")
+        moved = moved_slot(program, weight, "pinned_host")
+        return msgspec.structs.replace(jobs[-1], programs=(moved,))
+
+    monkeypatch.setattr(executors, "job_of", planned)
+    # The proof would refuse it first.
+    monkeypatch.setattr(executors, "verify", lambda job, *rest: prove(jobs[-1], *rest))
+    text = _found_later(monkeypatch)
+    assert "step 1 of 2" in text
+    assert "newly opened with the same state, it agrees: what it keeps is not where the next call looks for it" in text
 
 
 def test_a_kernel_that_writes_its_operand(monkeypatch: pytest.MonkeyPatch) -> None:
