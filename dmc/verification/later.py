@@ -56,12 +56,14 @@ class LaterSteps:
         except (EagerError, InputError) as error:
             self.observer.note(f"verified for one step only: on its rows in another order, {error.place}: {error.fact}")
             return
+        disturbed: list[list[Reference]] = []
         for number, (outcome, reference) in enumerate(zip(outcomes, references, strict=True)):
             artifact = self._before(number, states)
             expected = expected_of(artifact, reference)
             if expected.differences(outcome):
-                disturbed = [run[number] for run in self._disturbed(rates, states)]
-                slack = slack_of(artifact, reference, disturbed, self.subject.amount.longest)
+                disturbed = disturbed or [*self._disturbed(rates, states)]
+                own = [run[number] for run in disturbed]
+                slack = slack_of(artifact, reference, own, self.subject.amount.longest)
                 expected = replace(expected, slack=slack)
             if found := expected.differences(outcome):
                 raise self._wrong(number, artifact, expected, found, rates)
