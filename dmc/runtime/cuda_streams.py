@@ -17,6 +17,7 @@ from dmc.program import Collective
 from dmc.program.code import Attention, Binding, CodeModule, DeviceCode, Dispatch, Product
 from dmc.runtime.captured_graph import CapturedGraph, SmallKernels
 from dmc.runtime.cuda_failures import Reported
+from dmc.runtime.forked import open_here
 from dmc.runtime.libraries import Libraries
 from dmc.runtime.peer_memory import PeerMemory
 from dmc.runtime.tensor_maps import TensorMaps
@@ -34,6 +35,7 @@ def open_device(ordinal: int = 0) -> CudaStreams:
     except ImportError as error:
         fact = f"requires the package {error.name!r}, which is not installed"
         raise DmcError("device 'cuda'", fact, hint=install("cuda")) from error
+    open_here("cupy", f"cuda:{ordinal}")
     try:
         cupy.cuda.Device(ordinal).use()
         return CudaStreams(cupy, driver)

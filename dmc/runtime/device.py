@@ -11,6 +11,7 @@ import iree.runtime as iree
 from iree.runtime import _binding  # pyright: ignore[reportPrivateUsage]
 
 from dmc.errors import DmcError
+from dmc.runtime.forked import open_here
 from dmc.runtime.iree_errors import IREE_ERRORS, first_line
 from dmc.runtime.session import keep_for_good
 from dmc.runtime.timeline import Timeline
@@ -21,12 +22,6 @@ _DRIVERS = {"cpu": "local-task", "cuda": "cuda"}
 # Host memory that a device copies to and from.
 HOST_MEMORY = int(iree.MemoryType.HOST_LOCAL | iree.MemoryType.DEVICE_VISIBLE)
 HOST_USAGE = int(iree.BufferUsage.DEFAULT | iree.BufferUsage.MAPPING)
-
-_SPAWN = "start the process with multiprocessing's 'spawn', or load the first step after the fork"
-
-# Drivers that a process before this one has opened: their threads are there.
-_OPENED: set[str] = set()
-_ELSEWHERE: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -57,10 +52,7 @@ class Device:
         self.kind = kind
         driver = _DRIVERS[kind]
         self.uri = f"{driver}://{ordinal}" if ordinal else driver
-        if driver in _ELSEWHERE:
-            fact = "was opened before this process was forked, and its threads are in the other"
-            raise DmcError(f"device {self.uri!r}", fact, hint=_SPAWN)
-        _OPENED.add(driver)
+        open_here(driver, self.uri)
         try:
             # IREE caches devices by URI for the life of the process.
             self.hal = iree.get_device(self.uri)
@@ -103,7 +95,6 @@ def _instance() -> iree.VmInstance:
 
 
 def _after_fork() -> None:
-    _ELSEWHERE.update(_OPENED)
     keep_for_good(_UNUSED)
     # IREE would print a page about them when the process ends.
     _binding.disable_leak_checker()

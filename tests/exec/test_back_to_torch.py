@@ -116,26 +116,24 @@ def test_what_is_frozen_or_unused_is_skipped_as_in_eager(kind: str, was_trained:
 
 
 def test_what_stays_outside_the_step_changes_nothing_in_it() -> None:
-    """A gradient that no optimizer holds does not count in clipping, nor does a scheduler that is not passed."""
+    """A gradient that no optimizer holds does not count in clipping; the optimizer's own scheduler does."""
     torch.manual_seed(0)
     model, batches = Partly(), _batches()
     model.frozen.requires_grad_(True)
     own = copy.deepcopy(model)
     optimizer, own_optimizer = (torch.optim.SGD(each.head.parameters(), lr=0.1) for each in (model, own))
-    scheduler = LinearLR(optimizer, start_factor=0.1)
+    schedulers = [LinearLR(each, start_factor=0.1) for each in (optimizer, own_optimizer)]
     given = dmc.optim.FromTorch(optimizer, clip_grad_norm=0.01)
     step = dmc.compile(model, loss=functional.mse_loss, optimizer=given, example=batches[0], verify=False)
     start = step.signature.learning_rates[0]
-    own_optimizer.param_groups[0]["lr"] = start
     for inputs, targets in batches:
         step(inputs, targets)
-        # Without gradients it does nothing, but PyTorch warns of a scheduler without it.
-        optimizer.step()
-        scheduler.step()
         functional.mse_loss(own(inputs), targets).backward()
         nn.utils.clip_grad_norm_(own.head.parameters(), 0.01)
         own_optimizer.step()
         own_optimizer.zero_grad()
+        for scheduler in schedulers:
+            scheduler.step()
     assert optimizer.param_groups[0]["lr"] > start
     torch.testing.assert_close(step.state_dict()["model"], own.state_dict(), rtol=1e-5, atol=1e-7)
 
