@@ -16,8 +16,13 @@ import pytest
 
 from dmc.cli.main import main
 from dmc.errors import DmcError
+from dmc.runtime.arrays import zeros
 from dmc.runtime.artifact import Artifact
+from dmc.runtime.dtypes import dtype_of
+from dmc.runtime.index_bounds import IndexCheck
+from dmc.runtime.ranks import Ranks
 from dmc.runtime.saved_state import read_state
+from dmc.runtime.tree import leaf_indices
 from tests.artifacts import artifact_of
 from tests.hostile import changed, damaged, members_of, tricked
 from tests.random_jobs import random_job
@@ -51,7 +56,22 @@ class Seen:
             self.slowest = max(self.slowest, time.process_time() - begin)
 
 
-WAYS: dict[str, Callable[[Path], object]] = {"load": Artifact.read, "state": read_state}
+def _prepared(path: Path) -> None:
+    """What a step makes of the signatures in a file before it opens a device."""
+    artifact = Artifact.read(path)
+    for program in (artifact, *artifact.programs.values()):
+        signature = program.signature
+        ranks = Ranks(signature)
+        ranks.scatter(signature.state, artifact.state)
+        checks = [IndexCheck(bound, signature.batch) for bound in signature.bounds]
+        batch = [zeros(spec.shape, dtype_of(spec.dtype).numpy) for spec in signature.batch]
+        for check in checks if sum(array.size for array in batch) < 1 << 20 else []:
+            check.check(batch)
+        leaves = [*leaf_indices(signature.args), *leaf_indices(signature.kwargs)]
+        assert sorted(leaves) == [*range(len(batch))]
+
+
+WAYS: dict[str, Callable[[Path], object]] = {"load": _prepared, "state": read_state}
 
 
 def _shown(*command: str) -> Callable[[Path], object]:
@@ -100,7 +120,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_every_variant_is_read_or_refused(file: Path, tmp_path: Path) -> None:
     Artifact.read(file)
-    seen = _hunted(file, tmp_path, 40, 0, WAYS)
+    seen = _hunted(file, tmp_path, 40, 0, {**WAYS, "inspect": SHOWN["inspect"]})
     assert seen.count == 200
     assert seen.refused > seen.count
 

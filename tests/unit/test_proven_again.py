@@ -57,9 +57,25 @@ def _smaller(job: Job) -> Job:
     return _first_rank(job, arenas=dict.fromkeys(job.programs[0].arenas, 256))
 
 
+def _exchanged(job: Job) -> Job:
+    """On every rank a parameter and an input of one size have each other's place, in other memory."""
+    parameter, given = (next(s for s in job.programs[0].slots if s.name == name) for name in ("w0", "x1"))
+    assert parameter.range.length == given.range.length
+    places = {"w0": given.range, "x1": parameter.range}
+    programs = (
+        msgspec.structs.replace(
+            program,
+            slots=tuple(msgspec.structs.replace(s, range=places.get(s.name, s.range)) for s in program.slots),
+        )
+        for program in job.programs
+    )
+    return msgspec.structs.replace(job, programs=tuple(programs))
+
+
 @pytest.mark.parametrize(
     ("change", "fact"),
     [
+        (_exchanged, "slot (w0|x1): V3: "),
         (_awaiting_another, r"V\d"),
         (_moved, "V3: uses .* outside the arena"),
         (_smaller, "V3: "),
