@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,7 @@ from dmc.runtime.signature import IndexBound, TensorSpec
 from tests.artifacts import artifact_of
 from tests.linear_step import SIGNATURE
 
-DEEP: dict[str, Any] = {"leaf": 0}
-for _ in range(80):
-    DEEP = {"tuple": [DEEP]}
+DEEP: dict[str, Any] = reduce(lambda inner, _: {"tuple": [inner]}, range(80), {"leaf": 0})
 SPLIT = ((("dp", 1),), ())
 
 
