@@ -154,7 +154,12 @@ def test_constants_of_eval_mode_alone() -> None:
 
 
 def test_the_cache_of_a_language_model_is_dead_in_an_evaluation() -> None:
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1}
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+    }
     config = LlamaConfig(vocab_size=64, num_hidden_layers=1, max_position_embeddings=64, **sizes)
     ids = torch.randint(1, 64, (2, 8))
     batch = {"input_ids": ids, "labels": ids}

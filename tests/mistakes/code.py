@@ -69,7 +69,7 @@ def appends_to_a_list() -> Any:
         module.history.append(x.detach())  # here
         return x
 
-    model = Layer(then)
+    model: Any = Layer(then)
     model.history = []
     return compiled(model)
 
@@ -80,7 +80,7 @@ def counts_calls() -> Any:
         module.calls += 1  # here
         return x / module.calls
 
-    model = Layer(then)
+    model: Any = Layer(then)
     model.calls = 0
     return compiled(model)
 

@@ -194,12 +194,16 @@ def repeats_by_data() -> Any:
 
 @mistake(r"takes a Python number from a tensor", "fixed: use a mask")
 def range_to_a_tensor() -> Any:
-    return forward(lambda _, x: torch.arange(x.sum().long()).float().sum() + x)  # here
+    arange: Any = torch.arange
+    return forward(lambda _, x: arange(x.sum().long()).float().sum() + x)  # here
 
 
 @mistake(r"size depends on data", "fixed: use a mask", place="module 'loss'")
 def view_with_a_tensor() -> Any:
-    return forward(lambda _, x: x.view(x[0, 0].long(), -1))
+    def then(_: Any, x: Any) -> Tensor:
+        return x.view(x[0, 0].long(), -1)
+
+    return forward(then)
 
 
 @mistake("makes a tensor of the numbers of others", r"torch\.stack")

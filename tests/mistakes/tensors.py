@@ -183,5 +183,6 @@ def operation_without_a_lowering() -> Any:
 
 @mistake("is quantized", "before", place="module '0'")
 def quantized_model() -> Any:
-    model = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(FEATURES, FEATURES)), {nn.Linear})
+    quantization: Any = torch.ao.quantization
+    model = quantization.quantize_dynamic(nn.Sequential(nn.Linear(FEATURES, FEATURES)), {nn.Linear})
     return compiled(model)
