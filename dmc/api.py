@@ -11,14 +11,13 @@ from torch import nn
 
 from dmc import dialect, plans
 from dmc._mlir import ir
-from dmc.arguments import check_meaning, check_model, check_settings
+from dmc.arguments import check_meaning, check_model, check_settings, precision_named
 from dmc.cache import Cache, using
 from dmc.compilation import Compilation, Evaluation
 from dmc.compiled_step import CompiledStep, TorchState
 from dmc.errors import DmcError, PlanError
 from dmc.executors import Executor, Settings
 from dmc.importer.capture.capture import Loss
-from dmc.importer.forward.precision import Precision
 from dmc.lowering.iree import check_target
 from dmc.machine import machine as machine_named
 from dmc.machine import machine_for
@@ -297,12 +296,3 @@ def _tuning_table(tuning: str | os.PathLike[str] | None, chosen: tuple[Target, .
         fact = f"chooses among dmc's kernels for GPUs; the step is for {names}"
         raise DmcError(f"tuning table '{os.fspath(tuning)}'", fact, hint='leave it out, or compile for target="cuda"')
     return table
-
-
-def precision_named(name: str) -> Precision:
-    """Raises DmcError for a name of none."""
-    try:
-        return Precision(name)
-    except ValueError:
-        names = ", ".join(kind.value for kind in Precision)
-        raise DmcError(f"precision '{name}'", "does not exist", hint=f"use one of {names}") from None

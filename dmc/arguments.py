@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from dmc.errors import DmcError, ImportFailure
 from dmc.executors import Executor
 from dmc.importer.capture.registered import describe
+from dmc.importer.forward.precision import Precision
 
 
 def check_model(model: Any, loss: Any) -> None:
@@ -125,3 +126,12 @@ def _is_integer(value: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def precision_named(name: str) -> Precision:
+    """Raises DmcError for a name of none."""
+    try:
+        return Precision(name)
+    except ValueError:
+        names = ", ".join(kind.value for kind in Precision)
+        raise DmcError(f"precision '{name}'", "does not exist", hint=f"use one of {names}") from None

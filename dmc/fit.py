@@ -12,8 +12,8 @@ import torch
 from dmc import dialect, plans
 from dmc._mlir import ir
 from dmc.analysis.requests.structure import with_structure
-from dmc.api import checked_mesh, precision_named
-from dmc.arguments import check_meaning, check_model
+from dmc.api import checked_mesh
+from dmc.arguments import check_meaning, check_model, precision_named
 from dmc.cache import Cache, using
 from dmc.compilation import state_plan
 from dmc.errors import DmcError, MemoryCapError
