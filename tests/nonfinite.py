@@ -1,4 +1,4 @@
-"""NaN, infinities and signed zeros through every operator: the numbers, and one model that holds many cases.
+"""NaN, infinities, signed zeros and subnormal numbers through every operator: the numbers, and one model of many cases.
 
 Used by tests, and on a GPU by `bench/gpu_nonfinite.py`: needs torch alone.
 """
@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from tests.nonfinite_cases import ELEMENTWISE, INF, NAN, REDUCTIONS, Case
 
-# No subnormal numbers: whether a processor takes them for zero is a setting of eager.
-SPECIAL = (NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.3, -2.5, 7.0, 1e30, -1e30, 2.0**-20)
+# The last two are subnormal in f32 and bf16.
+SPECIAL = (NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.3, -2.5, 7.0, 1e30, -1e30, 2.0**-20, 2.0**-130, -(2.0**-133))
 PLAIN = (0.5, -1.0, 2.0, -0.25, 3.0, 1.5, -3.0, 0.75, -2.0)
 PAIRS = ((NAN, INF), (INF, NAN), (NAN, -INF), (-INF, NAN), (INF, -INF), (INF, INF), (-INF, -INF))
 GROUPS: Mapping[str, Mapping[str, Case]] = {"elementwise": ELEMENTWISE, "reductions": REDUCTIONS}
@@ -26,7 +26,7 @@ def numbers(group: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def _pairs(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Every pair of special numbers, as two tensors [169]."""
+    """Every pair of special numbers, as two tensors [225]."""
     special = torch.tensor(SPECIAL, dtype=dtype)
     return special.repeat_interleave(len(SPECIAL)), special.repeat(len(SPECIAL))
 

@@ -118,7 +118,8 @@ def _compile(call: Call, problem: Problem, recipe: Recipe, architecture: int, lo
         if view is None and buffer not in loose
     }
     source = (GluonASTSource if is_gluon else ASTSource)(function, signature, constants, aligned)
-    options = {"num_warps": call.warps, "num_stages": call.stages}
+    # Functions of libdevice keep subnormal numbers, too.
+    options = {"num_warps": call.warps, "num_stages": call.stages, "enable_reflect_ftz": False}
     options |= {"maxnreg": call.registers} if call.registers else {}
     # Where the source lies on this machine is no part of the code.
     with triton.knobs.compilation.scope():

@@ -33,6 +33,7 @@ from dmc.lowering.rounding import keep_rounding
 from dmc.lowering.separate import separate_operations
 from dmc.lowering.small_numbers import keep_small_numbers
 from dmc.lowering.transposes import isolate_transposes, separate_transposes
+from dmc.lowering.wide_sums import widen_sums
 from dmc.step_function import functions, symbol
 from dmc.target import CPU, Target
 from dmc.walk import walk
@@ -221,6 +222,7 @@ def _kernel_module(
         keep_rounding(kernels)
         overflow_powers(kernels)
         keep_small_numbers(kernels)
+        widen_sums(kernels)
         pack_panels(kernels, without_panels)
     read_constant_terms(kernels)
     isolate_transposes(kernels)

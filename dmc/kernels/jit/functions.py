@@ -131,10 +131,10 @@ def _log2_of_erfc(size):
 
 @triton.jit
 def inverse(x):
-    """1 ÷ x, to a unit in the last place; 0 for what is smaller than normal numbers are."""
+    """1 ÷ x, to a unit in the last place."""
     if _INTERPRETED:
         return 1.0 / x
-    return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
+    return tl.inline_asm_elementwise("rcp.approx.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
 
 
 @triton.jit
