@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from dmc import compilation
 from dmc._mlir import ir
-from dmc.analysis.storage.fixed import fixed_offsets
+from dmc.analysis.storage.fixed import fix_state, fixed_offsets
 from dmc.errors import ArtifactError
-from dmc.executors import Settings
-from dmc.observer import Observer
 from dmc.program import Job, Program, Range
 from dmc.program.program import Slot
 from dmc.runtime.artifact import EVALUATION, Artifact
@@ -68,21 +64,12 @@ func.func @step(%v: tensor<64xf32> {dm.name = "v", dm.role = "parameter"},
 """
 
 
-@pytest.mark.parametrize("name", [EVALUATION, "training-1"])
-def test_a_program_beside_a_step_has_the_state_where_the_step_has_it(
-    context: ir.Context, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_program_beside_a_step_has_the_state_where_the_step_has_it(context: ir.Context) -> None:
     """Where a bucket decides the order of state in memory, only one of the programs may have such a bucket."""
-    other: Any = SimpleNamespace(module=ir.Module.parse(STEP))
-    for patched in ("import_evaluation", "_imported"):
-        monkeypatch.setattr(compilation, patched, lambda *_: other)
-    monkeypatch.setattr(compilation, "_check_same_state", lambda *_: None)
+    module = ir.Module.parse(STEP)
     places = {"v": ("parameter", 256), "w": ("parameter", 0), "x": ("batch", 512)}
     slots = tuple(Slot(key, role, "f32", (64,), Range("device", at, 256)) for key, (role, at) in places.items())
-    step = artifact_of(Job({"dp": 1}, (), {}, (Program(0, {"device": 768}, (), slots, ()),)))
-    request: Any = SimpleNamespace(model=None, loss=None, example=None, precision=None)
-    beside = compilation.Compilation((), False, None, Settings("cpu", "cpu"), None, Observer())
-    beside._program(name, request, step, other, context)  # pyright: ignore[reportPrivateUsage]
-    function = find_step(other.module)
+    fix_state(module, Job({"dp": 1}, (), {}, (Program(0, {"device": 768}, (), slots, ()),)))
+    function = find_step(module)
     fixed = fixed_offsets(function)
     assert [fixed.get(value) for value in function.arguments] == [256, 0, None]
