@@ -91,7 +91,7 @@ def _shard_tensors(net: Any, ranks: int) -> Callable[[Batch], torch.Tensor]:
     mesh = init_device_mesh("cuda", (ranks,))
     rows, columns = tp.RowwiseParallel(output_layouts=Shard(1)), tp.ColwiseParallel()
     whole = {"input_layouts": Shard(1), "desired_input_layouts": Replicate()}
-    layer = {
+    layer: dict[str, tp.ParallelStyle] = {
         "input_layernorm": tp.SequenceParallel(),
         "post_attention_layernorm": tp.SequenceParallel(),
         "self_attn": tp.PrepareModuleInput(
@@ -106,7 +106,7 @@ def _shard_tensors(net: Any, ranks: int) -> Callable[[Batch], torch.Tensor]:
     for block in net.model.layers:
         tp.parallelize_module(block, mesh, layer)
         block.compile()
-    around = {
+    around: dict[str, tp.ParallelStyle] = {
         "model.embed_tokens": tp.RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
         "model.norm": tp.SequenceParallel(),
         "lm_head": tp.ColwiseParallel(input_layouts=Shard(1), output_layouts=Shard(-1), use_local_output=False),

@@ -178,4 +178,6 @@ def _layout(tensor: TensorType, view: View) -> Any:
     from triton.experimental.gluon import language as gl
 
     types = {"bf16": gl.bfloat16, "f16": gl.float16, "f32": gl.float32}
-    return gl.NVMMASharedLayout.get_default_for(list(view.tile), types[tensor.dtype])
+    # Its type differs between versions of Triton.
+    make: Any = gl.NVMMASharedLayout.get_default_for
+    return make(list(view.tile), types[tensor.dtype])

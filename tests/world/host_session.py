@@ -27,7 +27,7 @@ class HostSession:
         self._job, self._program, self._kernels = job, recorder.program, kernels
         self._recorder, self._channels = recorder, channels
         # Bytes that were never written are noise.
-        self._memory = Memory.of(self._program, np.random.default_rng(self._program.rank))
+        self._memory = Memory.of(self._program.arenas, np.random.default_rng(self._program.rank))
 
     def write(self, arrays: Sequence[tuple[str, Array]]) -> None:
         """Puts arrays into slots, by name: state or inputs."""
