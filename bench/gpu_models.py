@@ -88,6 +88,7 @@ def qwen3_moe(layers: int, experts: int, slots: int, width: int, inner: int, row
     slots: the experts of a token.
     """
     heads, length = width // 64, 1024
+    own: dict[str, Any] = {"head_dim": 64}
     config = transformers.Qwen3MoeConfig(
         hidden_size=width,
         moe_intermediate_size=inner,
