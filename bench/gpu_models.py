@@ -95,7 +95,7 @@ def qwen3_moe(layers: int, experts: int, slots: int, width: int, inner: int, row
         num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=heads // 4,
-        head_dim=64,  # Of the model's own schema.
+        **own,
         num_experts=experts,
         num_experts_per_tok=slots,
         use_cache=False,
