@@ -59,3 +59,28 @@ func.func @step(%w: tensor<4x8xf32> {dm.name = "w"}, %x: tensor<4x8xf32>) -> (te
   %c = linalg.matmul ins(%g, %b : tensor<8x8xf32>, tensor<8x8xf32>) outs(%0 : tensor<8x8xf32>) -> tensor<8x8xf32> loc("mlp#mm, backward")
   return %b, %c : tensor<8x8xf32>, tensor<8x8xf32>
 }
+
+// -----
+
+// A reader of two gathered values reads both in time; a view that it shares with an earlier reader stands before that.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: %[[V:[^:]+]]: tensor<4x8xf32>
+// CHECK-SAME: %[[W:[^:]+]]: tensor<4x8xf32>
+// CHECK-DAG: %[[VG:.+]] = "dm.all_gather"(%[[V]]) {dim = 0 : i64, dm.in_time
+// CHECK-DAG: %[[WG:.+]] = "dm.all_gather"(%[[W]]) {dim = 0 : i64, dm.in_time
+// CHECK: %[[A:.+]] = linalg.matmul ins(%{{.+}}, %[[VG]]
+// CHECK: %[[WT:.+]] = linalg.transpose ins(%[[WG]]
+// CHECK: %[[B:.+]] = linalg.matmul ins(%[[A]], %[[WT]]
+// CHECK: linalg.matmul ins(%[[VG]], %[[WT]]
+// CHECK-NOT: dm.all_gather
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%v: tensor<4x8xf32> {dm.name = "v", dm.freed}, %w: tensor<4x8xf32> {dm.name = "w", dm.freed}, %x: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %0 = tensor.empty() : tensor<8x8xf32>
+  %vg = "dm.all_gather"(%v) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<4x8xf32>) -> tensor<8x8xf32> loc("mlp#v")
+  %wg = "dm.all_gather"(%w) {dim = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<4x8xf32>) -> tensor<8x8xf32> loc("mlp#w")
+  %wt = linalg.transpose ins(%wg : tensor<8x8xf32>) outs(%0 : tensor<8x8xf32>) permutation = [1, 0] loc("mlp#t")
+  %a = linalg.matmul ins(%x, %vg : tensor<8x8xf32>, tensor<8x8xf32>) outs(%0 : tensor<8x8xf32>) -> tensor<8x8xf32> loc("mlp#mm")
+  %b = linalg.matmul ins(%a, %wt : tensor<8x8xf32>, tensor<8x8xf32>) outs(%0 : tensor<8x8xf32>) -> tensor<8x8xf32> loc("mlp#mm")
+  %c = linalg.matmul ins(%vg, %wt : tensor<8x8xf32>, tensor<8x8xf32>) outs(%0 : tensor<8x8xf32>) -> tensor<8x8xf32> loc("mlp#mm")
+  return %b, %c : tensor<8x8xf32>, tensor<8x8xf32>
+}

@@ -51,15 +51,14 @@ class GatherAgain(Pass):
         gathered = _Gathered.of(find_step(module), self.min_bytes)
         numbers = count()
         for block in gathered.blocks:
-            turns = gathered.turns(block, self.near)
+            turns, readers = gathered.turns(block, self.near)
             places = [_place(turns, number, self.ahead_bytes) for number in range(len(turns))]
             rewriter = _Rewriter(gathered.bases)
             for turn, place in zip(turns, places, strict=True):
                 if turn.is_rewritten:
                     rewriter.gather(turn, place, next(numbers))
-            for turn in turns:
-                for reader in turn.readers if turn.is_rewritten else ():
-                    rewriter.see(reader)
+            for reader in readers:
+                rewriter.see(reader)
         gathered.erase_unread()
 
 
@@ -116,8 +115,10 @@ class _Gathered:
         if inputs and all(inputs):
             self.bases[op.results[0]] = tuple(dict.fromkeys(base for each in inputs for base in each))
 
-    def turns(self, block: ir.Block, near: int) -> list[_Turn]:
-        """The gathers that a block needs, by the pass of their readers in it, in the order of the first of these."""
+    def turns(self, block: ir.Block, near: int) -> tuple[list[_Turn], list[ir.Operation]]:
+        """The gathers that a block needs, by the pass of their readers in it, in the order of the first of these; and
+        all readers, in order.
+        """
         read = {gather: list[ir.Operation]() for gather in self.gathers}
         order: dict[ir.Operation, int] = {}
         for op in (view.operation for view in block.operations):
@@ -133,7 +134,7 @@ class _Gathered:
             for readers in _passes(read[gather], order, near) if is_weight or gather.block == block else ():
                 found.append(_Turn(gather, tuple(readers), is_weight, last))
                 last = readers[-1]
-        return sorted(found, key=lambda turn: order[turn.readers[0]])
+        return sorted(found, key=lambda turn: order[turn.readers[0]]), list(order)
 
     def erase_unread(self) -> None:
         """Removes gathers and views that nothing reads any more."""
@@ -194,11 +195,17 @@ class _Rewriter:
         self.turns |= {(turn.gather, reader): number for reader in turn.readers}
 
     def see(self, reader: ir.Operation) -> None:
-        """Makes `reader` read what is gathered for its turns."""
-        for op in [reader] if reader.name == LOOP else walk(reader):
-            for number, value in enumerate(list(op.operands)):
-                if value in self.bases:
-                    op.operands[number] = self._seen(value, reader, reader)
+        """Makes `reader` read what is gathered for its turns. Readers come in order: what one sees, later ones read."""
+        reads = [
+            (op, number, value)
+            for op in ([reader] if reader.name == LOOP else walk(reader))
+            for number, value in enumerate(op.operands)
+            if value in self.bases
+        ]
+        # All are found before one is changed: an operation's hash depends on its operands.
+        seen = [self._seen(value, reader, reader) for _, _, value in reads]
+        for (op, number, _), value in zip(reads, seen, strict=True):
+            op.operands[number] = value
 
     def _seen(self, value: ir.Value, reader: ir.Operation, before: ir.Operation) -> ir.Value:
         turns = [self.turns.get((base, reader)) for base in self.bases[value]]
