@@ -18,6 +18,24 @@ func.func @step(%w: tensor<4x2xf32> {dm.name = "w", dm.role = "parameter", dm.sh
 
 // -----
 
+// One that is not trained, too.
+// CHECK-LABEL: func.func @step
+// CHECK: linalg.transpose {{.*}} {dm.loops = {{\[}}[], ["tp"]]
+// CHECK: linalg.matmul {dm.loops = {{\[}}[], ["tp"], []], dm.reason = "tp splits operand 1, as the plan says
+"dm.mesh"() {sym_name = "mesh", axes = ["tp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%w: tensor<4x2xf32> {dm.name = "w", dm.role = "frozen", dm.sharding = #dm.sharding<@mesh, [["tp"], []], {}>},
+                %x: tensor<64x2xf32> {dm.sharding = #dm.sharding<@mesh, [["tp"], []], {}>}) -> tensor<64x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<64x4xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64x4xf32>) -> tensor<64x4xf32>
+  %et = tensor.empty() : tensor<2x4xf32>
+  %t = linalg.transpose ins(%w : tensor<4x2xf32>) outs(%et : tensor<2x4xf32>) permutation = [1, 0]
+  %y = linalg.matmul ins(%x, %t : tensor<64x2xf32>, tensor<2x4xf32>) outs(%f : tensor<64x4xf32>) -> tensor<64x4xf32>
+  return %y : tensor<64x4xf32>
+}
+
+// -----
+
 // Near miss: what is no weight, such as a batch, is brought where fewer bytes move.
 // CHECK-LABEL: func.func @step
 // CHECK: linalg.matmul {dm.loops = {{\[}}["tp"], [], []]

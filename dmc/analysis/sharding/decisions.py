@@ -36,7 +36,7 @@ class Decision:
 @dataclass(frozen=True)
 class Ends:
     """The placements of a function's arguments and results. used: the placement into which an argument is first
-    resharded. weights: the arguments that are parameters, by index.
+    resharded. weights: the arguments that are parameters, frozen ones included, by index.
     """
 
     arguments: tuple[Placement | None, ...]

@@ -16,6 +16,8 @@ from dmc.step_function import arguments, results
 
 # On an argument, a result or an operation: its placement. On an argument: the placement of its uses, if different.
 SHARDING, USED = "dm.sharding", "dm.used"
+# The roles of arguments that operations read as weights; those that are not trained are frozen.
+_WEIGHTS = ("parameter", "frozen")
 
 
 def has_mesh(module: ir.Module) -> bool:
@@ -46,7 +48,7 @@ def ends_of(step: func.FuncOp, mesh: Mesh) -> Ends:
         _placement(step, type_, each, USED, mesh) if USED in each else before
         for type_, each, before in zip(step.type.inputs, given, stored, strict=True)
     ]
-    weights = {port.index for port in arguments(step) if port.role == "parameter"}
+    weights = {port.index for port in arguments(step) if port.role in _WEIGHTS}
     by_name = {port.name: stored[port.index] for port in arguments(step) if port.name}
     leaving = [
         by_name[port.name]
