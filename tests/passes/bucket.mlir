@@ -262,3 +262,25 @@ func.func @step(%x: tensor<8xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>, tensor<
   %y1 = "dm.wait"(%h1) : (!dm.handle<tensor<2x4xf32>>) -> tensor<2x4xf32>
   return %v, %y1, %f : tensor<2x4xf32>, tensor<2x4xf32>, tensor<8xf32>
 }
+
+// -----
+
+// What is gathered in time is gathered alone: the second micro-batch does not hold its weight while the first runs.
+// CHECK-LABEL: func.func @step
+// CHECK-COUNT-2: dm.all_gather{{.*}} (tensor<4xf32>) -> tensor<8xf32>
+"dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
+func.func @step(%w: tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %h0, %t0 = "dm.start"(%w) ({
+  ^bb0(%o: tensor<4xf32>):
+    %r = "dm.all_gather"(%o) {dim = 0 : i64, dm.in_time = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<4xf32>) -> tensor<8xf32>
+    "dm.yield"(%r) : (tensor<8xf32>) -> ()
+  }) {queue = #dm.queue<"comm">, instance = 0 : i64, operandSegmentSizes = array<i32: 1, 0>} : (tensor<4xf32>) -> (!dm.handle<tensor<8xf32>>, !dm.token)
+  %a = "dm.wait"(%h0) : (!dm.handle<tensor<8xf32>>) -> tensor<8xf32>
+  %h1, %t1 = "dm.start"(%w) ({
+  ^bb0(%o: tensor<4xf32>):
+    %r = "dm.all_gather"(%o) {dim = 0 : i64, dm.in_time = 0 : i64, group = #dm.group<@mesh, ["dp"]>} : (tensor<4xf32>) -> tensor<8xf32>
+    "dm.yield"(%r) : (tensor<8xf32>) -> ()
+  }) {queue = #dm.queue<"comm">, instance = 1 : i64, operandSegmentSizes = array<i32: 1, 0>} : (tensor<4xf32>) -> (!dm.handle<tensor<8xf32>>, !dm.token)
+  %b = "dm.wait"(%h1) : (!dm.handle<tensor<8xf32>>) -> tensor<8xf32>
+  return %a, %b : tensor<8xf32>, tensor<8xf32>
+}

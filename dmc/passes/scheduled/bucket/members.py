@@ -12,7 +12,7 @@ from dmc.dialect.labels import TENSOR, WHY
 from dmc.dialect.plan import type_bytes
 from dmc.passes.scheduled.bucket.layouts import LAYOUTS
 from dmc.passes.shared.motion import Order
-from dmc.passes.shared.starts import wait_of
+from dmc.passes.shared.starts import IN_TIME, wait_of
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,17 @@ class Member:
 def members_of(order: Order) -> Iterator[Member]:
     """The collectives of a block that may share a movement with equal ones, in the order of their starts.
 
-    Excludes those ordered by a token, or split along a dimension other than the first.
+    Excludes those ordered by a token, or split along a dimension other than the first, and those that are in time:
+    alike are only gathers of one weight, for micro-batches one behind the other.
     """
     for place, op in enumerate(order.ops):
         if not isinstance(start := op.opview, dm.StartOp) or len(op.operands) != 1:
             continue
         movement: Any = dm.movement_of(start)
-        name = movement.operation.name
-        is_first = "dim" not in movement.operation.attributes or movement.dim.value == 0
-        if name not in LAYOUTS or not is_first or next(iter(start.token.uses), None) is not None:
+        name, attributes = movement.operation.name, movement.operation.attributes
+        is_first = "dim" not in attributes or movement.dim.value == 0
+        is_bound = IN_TIME in attributes or next(iter(start.token.uses), None) is not None
+        if name not in LAYOUTS or not is_first or is_bound:
             continue
         wait = wait_of(start)
         sizes = [type_bytes(value.type) for value in (movement.input, movement.result)]
