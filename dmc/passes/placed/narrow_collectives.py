@@ -92,17 +92,21 @@ def _narrowed(value: ir.Value, element: ir.Type) -> ir.Value:
 
 def _widening_of(value: ir.Value) -> ir.Operation | None:
     """A cast from the one narrow type from which all summands of a value are widened."""
-    if isinstance(value.owner, ir.Block):
-        return None
-    op = value.owner.operation
-    if is_cast(op, WIDEN):
-        return op
-    if not is_addition(op):
-        return None
-    found = [_widening_of(operand) for operand in list(op.operands)[:-1]]
-    casts = [each for each in found if each is not None]
+    casts: list[ir.Operation] = []
+    summands = [value]
+    # A weight that is used many times has a long sum.
+    for each in summands:
+        if isinstance(each.owner, ir.Block):
+            return None
+        op = each.owner.operation
+        if is_cast(op, WIDEN):
+            casts.append(op)
+        elif is_addition(op):
+            summands += list(op.operands)[:-1]
+        else:
+            return None
     types = {str(ir.RankedTensorType(each.operands[0].type).element_type) for each in casts}
-    return casts[0] if len(types) == 1 and len(casts) == len(found) else None
+    return casts[0] if len(types) == 1 else None
 
 
 def _narrow_before(op: ir.Operation) -> None:
