@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # Without the enumerations that `signal` puts around it, which take ten times as long.
 import _signal  # pyright: ignore[reportMissingImports]
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -25,7 +26,7 @@ class Undisturbed:
     """
 
     def __init__(self) -> None:
-        self._depth = 0
+        self._depth, self._thread = 0, 0
         self._aside: dict[int, _Handler] = {}
         self._noted: list[tuple[_Handler, int, FrameType | None]] = []
         self._holder = self._hold
@@ -35,6 +36,7 @@ class Undisturbed:
             return
         try:
             if not self._depth:
+                self._thread = threading.get_ident()
                 self._put_aside()
             self._depth += 1
         except BaseException:
@@ -56,6 +58,13 @@ class Undisturbed:
         """The handler of a signal, also while it stands aside."""
         handler = _signal.getsignal(number)
         return self._aside[number] if handler is self._holder else handler
+
+    def after_fork(self) -> None:
+        """In a forked process: what another thread was doing then never ends here."""
+        if self._thread != threading.get_ident():
+            self._depth = 0
+            self._noted.clear()
+            self._put_back()
 
     def _put_aside(self) -> None:
         for number in _NUMBERS:
@@ -89,3 +98,4 @@ class Undisturbed:
 
 
 undisturbed = Undisturbed()
+os.register_at_fork(after_in_child=undisturbed.after_fork)

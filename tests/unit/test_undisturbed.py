@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -118,3 +119,25 @@ def test_other_threads_run_no_handlers_and_set_none() -> None:
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+def test_a_process_forked_by_another_thread_meanwhile_hears_signals() -> None:
+    codes: list[int] = []
+
+    def fork() -> None:
+        if not (pid := os.fork()):
+            heard = 0
+            try:
+                with undisturbed:
+                    pass
+                signal.raise_signal(SIGNAL)
+            except InterruptedError:
+                heard = 1
+            os._exit(heard)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+    thread = threading.Thread(target=fork)
+    with undisturbed:
+        thread.start()
+        thread.join()
+    assert codes == [1]
