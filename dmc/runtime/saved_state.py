@@ -46,7 +46,7 @@ class SavedState:
     @property
     def steps_done(self) -> int:
         """Optimizer steps done since the state was new."""
-        return int(self.state_dict()["step"])
+        return next(int(each) for spec, each in zip(self.specs, self.arrays, strict=True) if spec.role == "counter")
 
     def state_dict(self) -> StateDict:
         """The same as `Step.state_dict` gives, for `Step.load_state_dict` or a model of PyTorch."""

@@ -52,6 +52,12 @@ def test_torch_gets_tensors_of_its_own(file: Path) -> None:
         tensor.add_(1)
 
 
+def test_counting_steps_copies_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = dmc.load(file, state_only=True)
+    monkeypatch.setattr("dmc.compiled_step._to_tensor", None)
+    assert saved.steps_done == 0
+
+
 def test_what_else_is_in_the_file_does_not_matter(file: Path) -> None:
     """Neither code nor plan are even unpacked, and the tools that made them may be any."""
     members = members_of(file)
