@@ -142,7 +142,7 @@ def test_what_shrinks_much_is_read_again() -> None:
 
 def test_what_is_too_large_to_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["dmc.program.packed"], "MAX_BYTES", 1000)
-    with pytest.raises(ArtifactError, match="the file: would have a plan or code of .* bytes; at most 1,000 are read"):
+    with pytest.raises(ArtifactError, match=r"the file: would have a plan or code of .* bytes; at most 1,000 are read"):
         JOB.to_bytes()
 
 
