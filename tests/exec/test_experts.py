@@ -12,13 +12,15 @@ import torch
 import transformers
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers.integrations.moe import use_experts_implementation
 
 import dmc.optim
+from dmc.errors import ImportFailure
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement
-from tests.interpreted import RATE, assert_trains_as_eager
+from tests.interpreted import RATE, InterpretedStep, assert_trains_as_eager
 from tests.large import large_unless
 from tests.partitioned import place, run_on_all_ranks
 
@@ -114,6 +116,91 @@ def test_products_are_narrow_in_mixed_precision(context: Any) -> None:
     products = re.findall(r'kind = "grouped_(?:outer_)?product".*?-> tensor<[0-9x]+x(\w+)>', str(step.module))
     # Two forward, one for the inner rows, and two for matrices: the input needs no gradient.
     assert products == ["bf16"] * 5
+
+
+class _Shifted(nn.Module):
+    """A router that prefers the first expert, which its logits do not say."""
+
+    def __init__(self, router: Any) -> None:
+        super().__init__()
+        self.router = router
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """f32[T, WIDTH] → scores and logits, f32[T, EXPERTS] each."""
+        logits = self.router(x)[1]
+        return torch.sigmoid(logits) * functional.one_hot(torch.zeros(TOKENS, dtype=torch.long), EXPERTS), logits
+
+
+def _with_own_router(block: Any) -> None:
+    block.router = _Shifted(block.router)
+
+
+def _with_hook(block: Any) -> None:
+    block.experts.register_forward_hook(lambda module, args, result: 2.0 * result)
+
+
+@pytest.mark.parametrize("change", [_with_own_router, _with_hook])
+def test_changed_blocks_of_llama4_are_left(context: Any, change: Callable[[Any], None]) -> None:
+    torch.manual_seed(0)
+    block = BLOCKS["llama4"]()
+    change(block)
+    step = assert_trains_as_eager(context, Block(block), functional.mse_loss, _batches(2))
+    assert "expert_order" not in str(step.module)
+
+
+def _with_other_activation(experts: Any) -> None:
+    experts["expert_1"].act = nn.Tanh()
+
+
+def _with_other_rate(experts: Any) -> None:
+    experts["expert_2"].dropout.p = 0.5
+
+
+def _with_hook_of_one(experts: Any) -> None:
+    experts["expert_0"].wi.register_forward_hook(lambda module, args, result: 2.0 * result)
+
+
+def _with_norm(experts: Any) -> None:
+    for each in experts.values():
+        each.act = nn.Sequential(each.act, nn.LayerNorm(INNER))
+
+
+@pytest.mark.parametrize("change", [_with_other_activation, _with_other_rate, _with_hook_of_one, _with_norm])
+def test_experts_that_differ_are_not_called_once(context: Any, change: Callable[[Any], None]) -> None:
+    """Those of Switch Transformers, whose own way is a loop over data."""
+    block: Any = BLOCKS["switch_transformers"]()
+    change(block.experts)
+    with pytest.raises(ImportFailure, match=r"(size|shape) depends on data"):
+        InterpretedStep(context, Block(block), functional.mse_loss, _batches(1)[0])
+
+
+def test_experts_with_a_way_of_their_own_keep_it(context: Any) -> None:
+    """A class outside the library, in whose way of the name "eager" all experts multiply all rows."""
+
+    @use_experts_implementation
+    class Experts(nn.Module):
+        def __init__(self, config: Any) -> None:
+            super().__init__()
+            self.num_experts, self.act_fn = EXPERTS, nn.SiLU()
+            self.gate_up_proj = nn.Parameter(0.3 * torch.randn(EXPERTS, 2 * INNER, WIDTH))
+            self.down_proj = nn.Parameter(0.3 * torch.randn(EXPERTS, WIDTH, INNER))
+
+        def forward(self, x: Tensor, index: Tensor, weights: Tensor) -> Tensor:
+            gate, up = (x @ self.gate_up_proj.transpose(1, 2)).chunk(2, dim=-1)
+            return ((self.act_fn(gate) * up) @ self.down_proj.transpose(1, 2)).mean(0) * weights
+
+    class Routed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            config = transformers.AutoConfig.for_model("mixtral", experts_implementation="eager", **SIZES)
+            self.experts: Any = Experts(config)
+
+        def forward(self, x: Tensor) -> Tensor:
+            index = torch.zeros(TOKENS, 1, dtype=torch.long)
+            return self.experts(x.view(-1, WIDTH), index, torch.ones(TOKENS, 1)).view(x.shape)
+
+    torch.manual_seed(0)
+    assert_trains_as_eager(context, Routed(), functional.mse_loss, _batches(2))
 
 
 ROWS, DEEP = Placement([["dp"], [], []]), Placement([[], [], ["tp"]])

@@ -21,6 +21,10 @@ from torch.overrides import TorchFunctionMode
 _MODELS = "transformers.models"
 # Ways of which this is one more. Others are a library's, or the user's own.
 _WAYS = (None, "eager", "batched_mm", "grouped_mm")
+_LIBRARY = "transformers."
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_PLAIN = (bool, int, float, str, type(None))
+_CONTAINERS = (dict, list, tuple, set)
 
 
 @contextmanager
@@ -44,7 +48,8 @@ def _chosen_way(looked_up: Callable[..., Any], parts: int) -> Callable[..., Any]
         found = looked_up(self, name, default)
 
         def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
-            is_own = name in _WAYS and not module._is_expert_parallel
+            is_documented = getattr(found, "__module__", "").startswith(_LIBRARY)
+            is_own = name in _WAYS and is_documented and not module._is_expert_parallel
             return _experts(parts, module, *args, **kwargs) if is_own else found(module, *args, **kwargs)
 
         return forward
@@ -52,23 +57,28 @@ def _chosen_way(looked_up: Callable[..., Any], parts: int) -> Callable[..., Any]
     return get_interface
 
 
-def _switch(_: Callable[..., Any], parts: int) -> Callable[..., Any]:
+def _switch(original: Callable[..., Any], parts: int) -> Callable[..., Any]:
     """The forward pass of Switch Transformers' experts: each token has one, or none beyond its capacity."""
 
     def forward(self: Any, hidden_states: Tensor, selected_experts: Tensor, routing_weights: Tensor) -> Tensor:
+        experts = [self[f"expert_{i}"] for i in range(self.num_experts)]
+        if selected_experts.shape[1] != 1 or not _are_alike(experts):
+            return original(self, hidden_states, selected_experts, routing_weights)
         hit = selected_experts.squeeze(1)
         expert = torch.where(hit.sum(1) > 0, hit.argmax(1), self.num_experts)
         sorted_by = _Sorted.of(parts, expert.unsqueeze(1), self.num_experts)
-        made = _called_once([self[f"expert_{i}"] for i in range(self.num_experts)], sorted_by, hidden_states)
+        made = _called_once(experts, sorted_by, hidden_states)
         return sorted_by.combine(made * sorted_by.dispatch(routing_weights), hidden_states)
 
     return forward
 
 
-def _llama4(_: Callable[..., Any], parts: int) -> Callable[..., Any]:
+def _llama4(original: Callable[..., Any], parts: int) -> Callable[..., Any]:
     """The forward pass of Llama-4's block, whose own multiplies all tokens, those of other experts by zero first."""
 
     def forward(self: Any, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
+        if not _is_unchanged(self.router) or not _is_unchanged(self.experts):
+            return original(self, hidden_states)
         x = hidden_states.reshape(-1, self.hidden_dim)
         scores, logits = self.router(x)
         index = logits.topk(self.top_k, dim=1).indices
@@ -79,6 +89,42 @@ def _llama4(_: Callable[..., Any], parts: int) -> Callable[..., Any]:
         return self.shared_expert(x) + sorted_by.combine(made, x), logits
 
     return forward
+
+
+def _is_unchanged(module: nn.Module) -> bool:
+    """Whether a call of a module is what the library defines."""
+    return type(module).__module__.startswith(_LIBRARY) and _is_plain(module)
+
+
+def _is_plain(module: nn.Module) -> bool:
+    """Whether a call of a module is one of its class's `forward` alone."""
+    return "forward" not in vars(module) and not any(vars(module).get(name) for name in _HOOKS)
+
+
+def _are_alike(experts: Sequence[nn.Module]) -> bool:
+    """Whether experts differ in the numbers of their linear layers only, so that one can be called for all."""
+    first = _structure(experts[0])
+    return first is not None and all(_structure(each) == first for each in experts[1:])
+
+
+def _structure(expert: nn.Module) -> list[Any] | None:
+    """The types and the attributes of an expert's modules; None if one of them has what is no linear layer's, or does
+    more when it is called."""
+    found: list[Any] = []
+    for name, module in expert.named_modules():
+        has_tensors = any(True for _ in module.buffers(recurse=False)) or (
+            type(module) is not nn.Linear and any(True for _ in module.parameters(recurse=False))
+        )
+        if has_tensors or not _is_plain(module):
+            return None
+        own = {key: _comparable(value) for key, value in vars(module).items() if key[0] != "_"}
+        found.append((name, type(module), [key for key, _ in module.named_parameters(recurse=False)], own))
+    return found
+
+
+def _comparable(value: Any) -> Any:
+    """What is equal for values that are: objects of no known type are only so to themselves."""
+    return value if isinstance(value, _PLAIN) else repr(value) if isinstance(value, _CONTAINERS) else id(value)
 
 
 # A module, a class in it and its method, and what takes the method's place.
