@@ -12,6 +12,9 @@ DECODE_ERRORS = (DecodeError, RecursionError, UnicodeDecodeError)
 # More ranks than any plan has; what is checked for each group of ranks stays fast.
 MAX_RANKS = 4096
 
+# The most bytes of a manifest, which nothing vouches for: that of 2,500 tensors split over 4096 ranks has 100 MB.
+MAX_MANIFEST = 256 << 20
+
 # Numbers and bytes, offsets and lengths: sums of two fit into 64 bits.
 Count = Annotated[int, Meta(ge=0, le=1 << 62)]
 # No control characters, which would reach a terminal in messages and tables.

@@ -14,7 +14,7 @@ from typing import IO, Any, TypeVar
 import msgspec
 
 from dmc.errors import ArtifactError
-from dmc.program.limits import Digest
+from dmc.program.limits import MAX_MANIFEST, Digest
 from dmc.runtime.atomic import replacing
 from dmc.runtime.regular_file import open_regular
 from dmc.runtime.side_by_side import side_by_side
@@ -22,9 +22,6 @@ from dmc.runtime.zip_members import Member, check_name, content, members_of
 
 SCHEMA = 6
 MANIFEST = "manifest.json"
-
-# The most bytes of a manifest, which nothing vouches for: those of 100,000 tensors.
-MAX_MANIFEST = 64 << 20
 RESTORE = "copy the original file again, or compile the step again"
 _THREADS = 8
 
@@ -45,14 +42,17 @@ class _Checksums(msgspec.Struct, frozen=True):
 
 def write_container(path: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes | memoryview]) -> None:
     """Writes `manifest` (JSON values; `schema` and the checksums are added) and `members`, replacing `path` atomically.
-    Raises OSError, and ArtifactError for a name that no reader would take.
+    Raises OSError, and ArtifactError for a name or a manifest that no reader would take.
     """
     names = sorted(members)
     _check_names(path, names)
     checksums = dict(zip(names, _in_threads(lambda name: _checksum(members[name]), names), strict=True))
-    head = {"schema": SCHEMA, **manifest, "sha256": checksums}
+    head = json.dumps({"schema": SCHEMA, **manifest, "sha256": checksums}, indent=1).encode()
+    if len(head) > MAX_MANIFEST:
+        fact = f"cannot be written: {MANIFEST} would have {len(head):,} bytes; at most {MAX_MANIFEST:,} are read"
+        raise ArtifactError(str(path), fact, hint="compile it for fewer shapes of batches")
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(_entry(MANIFEST), json.dumps(head, indent=1).encode())
+        archive.writestr(_entry(MANIFEST), head)
         for name in names:
             archive.writestr(_entry(name), members[name])
 

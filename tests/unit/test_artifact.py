@@ -277,6 +277,13 @@ def test_a_file_without_a_ledger_is_refused(path: Path, tmp_path: Path) -> None:
             Artifact.read(tmp_path / "other.dmc")
 
 
+def test_a_manifest_that_would_not_be_read_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dmc.runtime.container.MAX_MANIFEST", 10)
+    with pytest.raises(ArtifactError, match=r"manifest\.json would have .* bytes; at most 10 are read"):
+        write_container(tmp_path / "other.dmc", {}, {})
+    assert not [*tmp_path.iterdir()]
+
+
 def test_no_file_and_no_zip(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="no such file"):
         Artifact.read(tmp_path / "none.dmc")

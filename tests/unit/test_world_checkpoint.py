@@ -179,6 +179,13 @@ def test_any_failure_is_told_to_all(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         save(tmp_path, {1: state(1)})
 
 
+def test_a_manifest_that_would_not_be_read_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "MAX_MANIFEST", 100)
+    with pytest.raises(DmcError, match=r"rank 0 could not write it: manifest.json: would have .* at most 100 are read"):
+        save(tmp_path, {1: state(1)})
+    assert latest(tmp_path) is None
+
+
 @pytest.mark.parametrize(
     ("damage", "fact"),
     [

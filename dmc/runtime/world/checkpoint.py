@@ -7,6 +7,7 @@ layout of tensors on the mesh of the job that wrote them, so that jobs on any me
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import re
@@ -19,7 +20,18 @@ import msgspec
 import numpy as np
 
 from dmc.errors import DmcError, StateError
-from dmc.program.limits import DECODE_ERRORS, MAX_RANKS, Axis, AxisSize, Count, Digest, ElementType, Name, Shape
+from dmc.program.limits import (
+    DECODE_ERRORS,
+    MAX_MANIFEST,
+    MAX_RANKS,
+    Axis,
+    AxisSize,
+    Count,
+    Digest,
+    ElementType,
+    Name,
+    Shape,
+)
 from dmc.runtime.atomic import sync_directory
 from dmc.runtime.consistency import misfit_of_split
 from dmc.runtime.ranks import Spread
@@ -31,8 +43,6 @@ from dmc.runtime.world.store import WRITING_S, Store
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
-# The most bytes of a manifest: those of 100,000 tensors.
-MAX_MANIFEST = 64 << 20
 _NAME = re.compile(r"step-(\d{8})")
 
 
@@ -146,9 +156,9 @@ class CheckpointWriter:
             state_key(spec): _layout(spec, self._signature.splits_of(spec), each)
             for spec, each in zip(specs, shards, strict=True)
         }
-        manifest = _Manifest(SCHEMA, step, self._mesh, tuple(digests), tensors)
+        manifest = _encoded(_Manifest(SCHEMA, step, self._mesh, tuple(digests), tensors))
         with (place / MANIFEST).open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+            file.write(manifest)
             file.flush()
             os.fsync(file.fileno())
         sync_directory(place)
@@ -261,6 +271,14 @@ def _whole_tensor(name: str, manifest: _Manifest, shards: Sequence[Shard]) -> np
 
 def _layout(spec: StateSpec, splits: Splits, shards: tuple[int, ...]) -> _Tensor:
     return _Tensor(spec.dtype, spec.shape, splits, shards, spec.role, spec.aliases, spec.transient)
+
+
+def _encoded(manifest: _Manifest) -> bytes:
+    """As JSON. Raises OSError for one that no reader would take."""
+    data = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+    if len(data) > MAX_MANIFEST:
+        raise OSError(errno.EFBIG, f"would have {len(data):,} bytes; at most {MAX_MANIFEST:,} are read", MANIFEST)
+    return data
 
 
 def _written(place: Path, name: str, tensors: Mapping[str, np.ndarray]) -> str:
