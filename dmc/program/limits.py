@@ -17,10 +17,10 @@ MAX_MANIFEST = 256 << 20
 
 # Numbers and bytes, offsets and lengths: sums of two fit into 64 bits.
 Count = Annotated[int, Meta(ge=0, le=1 << 62)]
-# No control characters, which would reach a terminal in messages and tables.
-Name = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$", max_length=4096)]
-Axis = Annotated[str, Meta(pattern=r"^(?!links$)[^\W\d]\w*$", max_length=128)]
+# No control characters, which would reach a terminal in messages and tables. \Z: $ would let a last newline pass.
+Name = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z", max_length=4096)]
+Axis = Annotated[str, Meta(pattern=r"^(?!links\Z)[^\W\d]\w*\Z", max_length=128)]
 AxisSize = Annotated[int, Meta(ge=1, le=MAX_RANKS)]
-ElementType = Annotated[str, Meta(pattern=r"^(index|[a-z]+[0-9]{1,4}[A-Za-z0-9]*)$", max_length=32)]
+ElementType = Annotated[str, Meta(pattern=r"^(index|[a-z]+[0-9]{1,4}[A-Za-z0-9]*)\Z", max_length=32)]
 Shape = Annotated[tuple[Count, ...], Meta(max_length=64)]
-Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]

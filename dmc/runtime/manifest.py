@@ -9,9 +9,9 @@ from msgspec import Meta, Struct
 from dmc.program.limits import Count, Name
 from dmc.runtime.signature import Signature
 
-Target = Annotated[str, Meta(pattern=r"^(cpu|cuda|cpu\+cuda|cuda\+cpu)$")]
+Target = Annotated[str, Meta(pattern=r"^(cpu|cuda|cpu\+cuda|cuda\+cpu)\Z")]
 # Those of further programs: the first, `training`, is the step itself.
-ProgramName = Annotated[str, Meta(pattern=r"^(training-[1-9]\d{0,5}|evaluation(-[1-9]\d{0,5})?)$")]
+ProgramName = Annotated[str, Meta(pattern=r"^(training-[1-9]\d{0,5}|evaluation(-[1-9]\d{0,5})?)\Z")]
 
 
 class Head(Struct, frozen=True, kw_only=True):
