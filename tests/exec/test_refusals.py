@@ -217,6 +217,19 @@ def test_names_that_stand_for_two_tensors(name: str) -> None:
     assert "rename" in caught.value.hint
 
 
+def test_a_parameter_named_like_an_output_of_the_evaluation_alone() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.aux0 = nn.Parameter(torch.ones(8, FEATURES))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.aux0
+
+    with pytest.raises(dmc.errors.ImportFailure, match=r"^aux0: names two tensors"):
+        _compile(Named(), evaluation=lambda output, targets: (output.mean(), output))
+
+
 @pytest.mark.parametrize(
     ("loss", "fact"),
     [

@@ -123,17 +123,42 @@ def _later_checks() -> Generator[None]:
         yield
 
 
+# What the methods of a module convert it to.
+_CONVERSIONS: dict[str, tuple[Any, ...]] = {
+    "to": (),
+    "cpu": ("cpu",),
+    "float": (torch.float32,),
+    "double": (torch.float64,),
+    "half": (torch.float16,),
+    "bfloat16": (torch.bfloat16,),
+}
+
+
 @contextmanager
 def _idle_conversions() -> Generator[None]:
-    """Lets a module be, that `forward` converts to the type that it has: PyTorch would replace its parameters."""
-    to = torch.nn.Module.to
+    """Lets a module be, that `forward` converts to the type and device that it has: PyTorch would replace its
+    parameters."""
+    with ExitStack() as patches:
+        for name, wanted in _CONVERSIONS.items():
+            convert = getattr(torch.nn.Module, name)
+            patches.enter_context(mock.patch.object(torch.nn.Module, name, _unless_idle(convert, wanted)))
+        yield
 
+
+def _unless_idle(convert: Callable[..., Any], wanted: tuple[Any, ...]) -> Callable[..., Any]:
     def converted(module: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
         own = {each.dtype for each in (*module.parameters(), *module.buffers()) if each.is_floating_point()}
-        return module if not kwargs and len(args) == 1 and own == set(args) else to(module, *args, **kwargs)
+        is_idle = all(_has(own, each) for each in (*wanted, *args, *kwargs.values()))
+        return module if is_idle else convert(module, *args, **kwargs)
 
-    with mock.patch.object(torch.nn.Module, "to", converted):
-        yield
+    return converted
+
+
+def _has(types: set[torch.dtype], wanted: Any) -> bool:
+    """Whether tensors of these types on the CPU are as `wanted`, a type or a device."""
+    if isinstance(wanted, torch.dtype):
+        return types <= {wanted}
+    return isinstance(wanted, str | torch.device) and torch.device(wanted).type == "cpu"
 
 
 # They decide what PyTorch draws, but not what a step does.

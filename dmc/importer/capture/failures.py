@@ -60,6 +60,12 @@ _KINDS = (
         "{message}",
         "call .reshape(…) instead of .view(…), or .contiguous() before it",
     ),
+    _Kind(
+        r"_apply\(\): Couldn't swap",
+        "converts a module to another type or device in `forward`",
+        "convert it before dmc.compile, or compile with precision=…; in `forward` convert what it is given: "
+        "x.to(weight.dtype)",
+    ),
     _Kind(r"\.numpy\(\) is not supported", f"{advice.LEAVES} Tensor.numpy()", advice.HOST),
     _Kind(
         r"Expected dtype int|expected scalar type (Long|Int)|of type (Long|Int)",
