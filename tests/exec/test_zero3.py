@@ -65,3 +65,39 @@ def test_under_a_cap_below_the_gathered_weights(accumulate: int) -> None:
     step = _step(3, accumulate=accumulate, memory_cap=cap)
     assert step.memory().ranks[0].arena <= cap
     assert_losses(step, _losses(_step(0, accumulate=accumulate)))
+
+
+class _Tied(nn.Module):
+    """A table that is also the head, read in both passes, and a weight that is not trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(2 * WIDTH, WIDTH)
+        self.first, self.last = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+        self.down.weight.requires_grad_(False)
+        self.head = nn.Linear(WIDTH, 2 * WIDTH, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """i64[rows, tokens] → f32[rows * tokens, classes]."""
+        x = self.table(tokens) / WIDTH**0.5
+        x = x + self.down(torch.tanh(self.up(self.first(x))))
+        return self.head(self.last(x)).flatten(0, 1)
+
+
+def test_tied_and_frozen_weights_beside_tensor_and_sequence_parallelism() -> None:
+    plan = dmc.plan(dmc.Mesh(dp=2, tp=2)).use(dmc.plans.zero3("dp")).sequence_parallel("tp", between=["first", "last"])
+    plan = plan.shard("up.*", dim=0, axis="tp").shard("down.weight", dim=1, axis="tp")
+    plan = plan.shard("table.weight", dim=0, axis="tp")
+    generator = torch.Generator().manual_seed(1)
+    tokens, classes = (torch.randint(2 * WIDTH, (ROWS, 4), generator=generator) for _ in range(2))
+    batch, losses = (tokens, classes.flatten()), list[list[float]]()
+    for each in (None, plan):
+        torch.manual_seed(0)
+        optimizer = dmc.optim.SGD(lr=0.05, momentum=0.9, clip_grad_norm=1.0)
+        given: dict[str, Any] = {"loss": nn.functional.cross_entropy, "optimizer": optimizer, "verify": False}
+        step = dmc.compile(_Tied(), example=batch, plan=each, accumulate=2, **given)
+        losses.append([float(step(*batch)) for _ in range(3)])
+    for loss, expected in zip(*reversed(losses), strict=True):
+        assert abs(loss - expected) <= TOLERANCE["mesh"].loss * expected
