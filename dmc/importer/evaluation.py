@@ -20,7 +20,7 @@ from dmc.importer.capture.registered import describe
 from dmc.importer.differentiate import Gradients, arranged, forward_of, results_of, select, trace_functional
 from dmc.importer.forward.precision import Precision
 from dmc.importer.linalg.lowering import TorchModule
-from dmc.importer.step import ImportedStep, batch_specs, computing_in_f32, output_specs
+from dmc.importer.step import ImportedStep, batch_specs, check_names, computing_in_f32, output_specs
 from dmc.runtime.signature import Signature
 
 # In elements.
@@ -53,6 +53,7 @@ def import_evaluation(
             fact = f"changes {', '.join(forward.written)} in eval mode, and an evaluation leaves the state as it is"
             raise ImportFailure("evaluation", fact, hint=_WAY_OUT)
         signature = _signature(captured, forward, step.signature)
+        check_names(signature)
         torch_module = TorchModule(context)
         torch_module.add(forward.graph.graph, link.FORWARD)
         torch_module.lower()

@@ -74,7 +74,7 @@ def import_step(
         gradients, update = _trace(captured, plan, precision is Precision.BF16_MIXED, accumulate, dtype)
         check_sharing(captured.memory, _tensors(example), {*gradients.trained, *gradients.written})
         signature = _signature(captured, gradients, update, plan, accumulate, dtype)
-        _check_names(signature)
+        check_names(signature)
         torch_module = TorchModule(context)
         torch_module.add(gradients.graph.graph, link.GRADIENTS)
         torch_module.add(update.graph.graph, link.UPDATE)
@@ -151,7 +151,7 @@ def _signature(
     )
 
 
-def _check_names(signature: Signature) -> None:
+def check_names(signature: Signature) -> None:
     """Raises ImportFailure where two tensors of the step, such as a parameter and an input, have the same name."""
     kinds: dict[str, str] = {}
     others = {"control": signature.controls, "input": signature.batch, "output": signature.outputs}
