@@ -115,7 +115,7 @@ def prepare(directory: Path, name: str, target: str) -> None:
 
 def run(directory: Path, name: str, device: str) -> list[Line]:
     """One step of a file, and eager, beside float64."""
-    from dmc.runtime.step import load
+    from dmc.runtime import load
 
     inputs = numbers(TYPES[name])
     step = load(directory / f"{name}.dmc", device=None if device == "cpu" else device)

@@ -72,6 +72,29 @@ def test_the_variance_of_columns_far_from_zero(offset: float) -> None:
         torch.testing.assert_close(own[0].double(), expected[0], rtol=1e-6, atol=0.0)
 
 
+@pytest.mark.parametrize(
+    ("shape", "dims"),
+    [((16, 300), [0]), ((4, 24, 9, 7), [0, 2, 3]), ((8, 16, 192, 192), [0, 2, 3]), ((16, 300), [1]), ((3, 4, 90), [2])],
+    ids=str,
+)
+def test_a_mean_is_rounded_once(shape: tuple[int, ...], dims: list[int]) -> None:
+    """A rounded sum, divided, is up to a unit in the last place off."""
+    x = 1000.0 + 0.5 * torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    mean = sums.OWN[aten.var_mean.correction](x, dims, correction=0)[1]
+    unit = 2.0**-14
+    assert float((mean.double() - x.double().mean(dims)).abs().max()) <= 0.501 * unit
+
+
+@pytest.mark.parametrize("shape", [(16, 3, 4, 5), (8, 2, 512, 512)], ids=str)
+@pytest.mark.parametrize("place", [0, -1])
+def test_the_mean_of_an_infinity(shape: tuple[int, ...], place: int) -> None:
+    x = torch.ones(shape)
+    x[place, 0, place, place], x[place, 1, place, place] = math.inf, -math.inf
+    variance, mean = sums.OWN[aten.var_mean.correction](x, [0, 2, 3], correction=0)
+    torch.testing.assert_close(mean, x.mean((0, 2, 3)))
+    assert variance[:2].isnan().all()
+
+
 def test_the_variance_of_nothing_and_of_a_scalar() -> None:
     for x, dims in ((torch.zeros(0, 3), [0]), (torch.zeros(0, 3, 4, 4), [0, 2, 3]), (torch.tensor(2.0), [0])):
         own = sums.OWN[aten.var_mean.correction](x, dims, correction=0)

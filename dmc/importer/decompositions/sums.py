@@ -68,8 +68,11 @@ def _variance(
 
 def _variance_and_mean(x: Tensor, dim: list[int] | None = None, *, keepdim: bool = False, **correction: Any) -> Any:
     dims = [each % max(x.dim(), 1) for each in dim or ()]
-    if x.dtype is not torch.float32 or not x.numel() or 0 not in dims or len(dims) >= x.dim():
+    if x.dtype is not torch.float32 or not x.numel():
         return aten.var.correction(x, dim, keepdim=keepdim, **correction), aten.mean.dim(x, dim, keepdim)
+    if 0 not in dims or len(dims) >= x.dim():
+        mean = aten.mean.dim(x.double(), dim, keepdim).to(x.dtype)
+        return aten.var.correction(x, dim, keepdim=keepdim, **correction), mean
     given = correction.get("correction")
     is_large = x.numel() >= _LARGE and len(dims) > 1
     variance, mean = (_of_large_columns if is_large else _of_columns)(x, dims, 1 if given is None else given)
@@ -85,9 +88,10 @@ def _of_columns(x: Tensor, dims: list[int], correction: float) -> tuple[Tensor, 
     first = x
     for each in dims:
         first = first.narrow(each, 0, 1)
-    shifted = x.double() - first.double()
+    origin = _finite(first).double()
+    shifted = x.double() - origin
     total, squares = (each.sum(dims, keepdim=True) for each in (shifted, shifted * shifted))
-    return _spread(x, dims, total, squares, correction), x.mean(dims, keepdim=True)
+    return _moments(x, dims, origin, total, squares, correction)
 
 
 def _of_large_columns(x: Tensor, dims: list[int], correction: float) -> tuple[Tensor, Tensor]:
@@ -99,11 +103,24 @@ def _of_large_columns(x: Tensor, dims: list[int], correction: float) -> tuple[Te
     sample = x
     for each in places:
         sample = aten.slice.Tensor(sample, each, 0, x.shape[each], _STEP)
-    shifted = x - sample.mean(dims, keepdim=True)
-    total, squares, plain = (each.sum(0, keepdim=True) for each in (shifted, shifted * shifted, x))
+    origin = _finite(sample.mean(dims, keepdim=True))
+    shifted = x - origin
+    total, squares = (each.sum(0, keepdim=True) for each in (shifted, shifted * shifted))
     total, squares = (each.double().sum(places, keepdim=True) for each in (total, squares))
-    mean = plain.sum(places, keepdim=True) / prod(x.shape[each] for each in dims)
-    return _spread(x, dims, total, squares, correction), mean
+    return _moments(x, dims, origin.double(), total, squares, correction)
+
+
+def _finite(origin: Tensor) -> Tensor:
+    """Where differences are taken from; no infinity, whose difference from itself is not a number."""
+    return torch.where(origin.isfinite(), origin, 0.0)
+
+
+def _moments(
+    x: Tensor, dims: list[int], origin: Tensor, total: Tensor, squares: Tensor, correction: float
+) -> tuple[Tensor, Tensor]:
+    """Variance and mean, each rounded once, by the sums of differences from an origin and of their squares."""
+    count = prod(x.shape[each] for each in dims)
+    return _spread(x, dims, total, squares, correction), (origin + total / count).to(x.dtype)
 
 
 def _spread(x: Tensor, dims: list[int], total: Tensor, squares: Tensor, correction: float) -> Tensor:
