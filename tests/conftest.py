@@ -15,6 +15,9 @@ import pytest
 
 from tests.filecheck import FLAGS, find_filecheck
 
+# Triton decides when it is imported whether it interprets kernels; tests import it in any order, also through PyTorch.
+os.environ["TRITON_INTERPRET"] = "1"
+
 # LLVM's name of the processor for which tests compile in this process, instead of this machine's.
 PROCESSOR = "DMC_TEST_PROCESSOR"
 

@@ -46,19 +46,20 @@ class Comparison:
             return
         with contextlib.closing(Step(self.artifact, "cpu")) as step:
             batch = batch_of(self._request.example, self.artifact.signature)
-            self._check(reference, step.outcome(batch, list(reference.rates)))
+            is_plain = self._check(reference, step.outcome(batch, list(reference.rates)))
             if self.later:
-                LaterSteps(self.subject, self.artifact, self.counter, self.observer, self.later).check(step, reference)
+                given = self.subject, self.artifact, self.counter, self.observer, self.later
+                LaterSteps(*given, is_plain).check(step, reference)
 
-    def _check(self, reference: Reference, outcome: Outcome) -> None:
-        """The first step."""
+    def _check(self, reference: Reference, outcome: Outcome) -> bool:
+        """The first step. Returns whether the table of tolerances settles it."""
         expected = expected_of(self.artifact, reference)
-        found = expected.differences(outcome)
-        if found:
-            expected = self._patient(expected, reference)
-            found = expected.differences(outcome)
-        if found:
+        if not expected.differences(outcome):
+            return True
+        expected = self._patient(expected, reference)
+        if found := expected.differences(outcome):
             raise self._wrong(reference, expected, found)
+        return False
 
     def _patient(self, expected: Expected, reference: Reference) -> Expected:
         """Allows what eager itself differs by when it rounds differently (its parameters; in other ways and less often

@@ -137,7 +137,7 @@ def test_mlir_in_form_planned(
 ) -> None:
     assert main(["plan", str(PLANNED)]) == 0
     from_file = capsys.readouterr().out
-    monkeypatch.setattr("sys.stdin", io.StringIO(PLANNED.read_text(encoding="utf-8")))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(PLANNED.read_bytes())))
     assert main(["plan", "-"]) == 0
     assert capsys.readouterr().out == from_file
     assert "gradient of 2.weight" in from_file

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch import nn
 
 from dmc import api
 from dmc.errors import DmcError
@@ -24,7 +25,7 @@ def test_a_compiled_step_runs_with_them(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(api, "compile_artifact", lambda *_, **__: SimpleNamespace(requires=()))
     monkeypatch.setattr(api, "check_cpu", lambda *_: None)
     monkeypatch.setattr(api, "CompiledStep", lambda _, **given: taken.append(given))
-    model: Any = None
+    model: Any = nn.Linear(1, 1)
     api.compile(model, optimizer=model, example=())
     assert taken[0]["settings"] == RunSettings(is_captured=False)
 

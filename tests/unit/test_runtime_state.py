@@ -86,7 +86,7 @@ def test_missing_section(section: str) -> None:
 
 
 def test_a_plain_model_dictionary_is_refused() -> None:
-    with pytest.raises(StateError, match="lacks the section 'model', 'optimizer'"):
+    with pytest.raises(StateError, match="is that of a model, its tensors by name"):
         states.flatten(SIGNATURE.state, _state()["model"])
     with pytest.raises(StateError, match="has unexpected 'epoch'"):
         states.flatten(SIGNATURE.state, {**_state(), "epoch": 3})

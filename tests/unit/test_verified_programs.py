@@ -33,7 +33,7 @@ def _compared(
     """The programs that are compared, and the notes. costs: of each, in seconds. raised: where eager fails."""
     compared: list[str] = []
 
-    def compare(_: Any, name: str) -> None:
+    def compare(_: Any, name: str, *__: Any) -> None:
         compared.append(name)
         if name == raised:
             raise EagerError("the model", "has no step", hint="none")

@@ -120,8 +120,9 @@ def test_a_rank_that_cannot_load_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(open_session, "ReplaySession", session)
     monkeypatch.setattr(open_session, "meet", lambda *_: (None, peers))
     artifact: Any = artifact_of(signature=ON_TWO)
+    job = SimpleNamespace(programs=artifact.job.programs[:2])
     given: Any = SimpleNamespace(
-        programs={}, signature=ON_TWO, job=artifact.job, target="cuda", modules={}, state=artifact.state, code=()
+        programs={}, signature=ON_TWO, job=job, target="cuda", modules={}, state=artifact.state, code=()
     )
     with pytest.raises(DmcError, match="cannot allocate") as raised:
         open_session.open_step(given, None, peers.world, RunSettings())

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dmc._mlir import func, ir
+from dmc.analysis.kernels.contractions import is_contraction
 from dmc.analysis.loops.loops import SUM, Loops
-from dmc.analysis.loops.rules import captured, loops_of
+from dmc.analysis.loops.rules import COMPOSITE, captured, loops_of
 from dmc.analysis.loops.splats import is_splat, is_zero
 from dmc.analysis.sharding.choice import Choice, Operand, choose, movement_bytes
 from dmc.analysis.sharding.decisions import LOOP, Decision, Ends, is_decided, key_of, tensor_of
@@ -100,7 +101,7 @@ class _Sweep:
         loops = loops_of(op)
         every = (tensor_of(result, self.mesh) for result in op.results)
         shapes = tuple(each for each in every if each is not None)
-        operands = tuple(self.operand(value) for value in op.operands)
+        operands = tuple(self.operand(value, is_product(op)) for value in op.operands)
         fixed = self.fixed.get(key_of(op))
         wishes = tuple(fixed or [self.wishes.get(result) for result in op.results])
         choice = choose(loops, operands, wishes, shapes, self.mesh)
@@ -127,7 +128,7 @@ class _Sweep:
                 self.is_there(result, placement)
         self.follow_weight(op, loops)
 
-    def operand(self, value: ir.Value) -> Operand | None:
+    def operand(self, value: ir.Value, obeys: bool) -> Operand | None:
         tensor = tensor_of(value, self.mesh)
         if tensor is None:
             return None
@@ -135,14 +136,15 @@ class _Sweep:
             return Operand(tensor, (), is_splat=True, is_zero=self.undecided[value])
         splat = is_splat(value)
         placements = () if splat else tuple(self.available(value))
-        return Operand(tensor, placements, splat, splat and is_zero(value), self.ruled.get(value, frozenset()))
+        ruled = self.ruled.get(value, frozenset()) if obeys else frozenset[str]()
+        return Operand(tensor, placements, splat, splat and is_zero(value), ruled)
 
     def follow_weight(self, op: ir.Operation, loops: Loops) -> None:
         """What is computed of a weight alone, such as its narrow copy, is split as it is."""
         read = [op.operands[i] for i, _ in loops.read()]
-        if len(read) == len(op.results) == 1 and read[0] in self.ruled:
-            still = self.placements[op.results[0]][0].axes
-            self.ruled[op.results[0]] = self.ruled[read[0]] & frozenset(still)
+        made = self.placements.get(op.results[0])
+        if len(read) == len(op.results) == 1 and read[0] in self.ruled and made is not None:
+            self.ruled[op.results[0]] = self.ruled[read[0]] & frozenset(made[0].axes)
 
     def available(self, value: ir.Value) -> Sequence[Placement]:
         """A value's placements, and those in which it is a view of what is there."""
@@ -230,6 +232,12 @@ class _Sweep:
         if not made.partial and movement_bytes(before, made, tensor) == 0:
             return made
         return before if made.partial == before.partial and _is_sum(before) else before.complete()
+
+
+def is_product(op: ir.Operation) -> bool:
+    """Whether a weight is multiplied here, or looked up in: what tensor parallelism splits. Updates are elsewhere."""
+    is_lookup = op.name == COMPOSITE and ir.StringAttr(op.attributes["kind"]).value == "embedding"
+    return is_lookup or is_contraction(op)
 
 
 def _is_sum(placement: Placement) -> bool:
