@@ -116,8 +116,8 @@ class LaterSteps:
     ) -> None:
         """Raises VerificationError where state decides, or a form differs; else notes the difference.
 
-        Of numbers alone, the first step was compared; eager itself computes some in another way at another place, such as
-        floats out of an integer's range.
+        Of numbers alone, the first step was compared; eager itself computes some in another way at another place, such
+        as floats out of an integer's range.
         """
         fact = (
             f"agrees with PyTorch eager in one step, but differs in step {number + 1} of {self.count} that follow, on "
@@ -128,9 +128,7 @@ class LaterSteps:
             why = "from this state, its forms agree, as far as they can be interpreted, and the compiled code does not"
         if why:
             raise VerificationError("the compiled step", fact + why, HINT)
-        self.observer.note(
-            f"the compiled step: {fact}so does a newly opened one from the initial state, as far as is known"
-        )
+        self.observer.note(f"the compiled step: {fact}a newly opened one does so, too: no state is in the wrong place")
 
     def _agrees_at_first(self, number: int, rates: Sequence[float]) -> bool:
         """Whether the batch of a step is computed as by eager from the initial state."""

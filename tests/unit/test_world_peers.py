@@ -120,10 +120,8 @@ def test_a_rank_that_cannot_load_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(open_session, "ReplaySession", session)
     monkeypatch.setattr(open_session, "meet", lambda *_: (None, peers))
     artifact: Any = artifact_of(signature=ON_TWO)
-    job = SimpleNamespace(programs=artifact.job.programs[:2])
-    given: Any = SimpleNamespace(
-        programs={}, signature=ON_TWO, job=job, target="cuda", modules={}, state=artifact.state, code=()
-    )
+    fields: Any = {"programs": {}, "signature": ON_TWO, "modules": {}, "code": (), "state": artifact.state}
+    given: Any = SimpleNamespace(**fields, job=SimpleNamespace(programs=artifact.job.programs[:2]), target="cuda")
     with pytest.raises(DmcError, match="cannot allocate") as raised:
         open_session.open_step(given, None, peers.world, RunSettings())
     assert told == [raised.value]
