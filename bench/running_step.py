@@ -220,7 +220,8 @@ def main() -> None:
     if "loads" in given.only:
         kib = growth(make, given.loads)
         print(f"{given.loads} loads and closes: {kib:.2f} KiB each")
-        failed |= kib > 4
+        # An allocator may keep 2 MiB more or less; each load once left 90 KiB.
+        failed |= kib > 4 + 2048 / given.loads
     sys.exit(int(failed))
 
 
