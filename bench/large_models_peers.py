@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -57,10 +58,10 @@ def peer_step(system: str, build: Callable[[float], nn.Module], ranks: int) -> P
         torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
     net = build(0.0).cuda()
     load(net, seeded(build))
-    made: Any = net
-    loss: Callable[[Batch], torch.Tensor] = lambda batch: made(**batch).loss  # noqa: E731
+    loss = partial(_own_loss, net)
     if system == "ddp":
-        made = torch.compile(nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True))
+        parallel: Any = nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=True)
+        loss = partial(_own_loss, torch.compile(parallel))
     elif system == "fsdp2":
         _shard_fully(net)
     else:
@@ -71,6 +72,10 @@ def peer_step(system: str, build: Callable[[float], nn.Module], ranks: int) -> P
     from torch.distributed.tensor.parallel import loss_parallel
 
     return PeerStep(net, optimizer, 1, loss, loss_parallel)
+
+
+def _own_loss(net: Any, batch: Batch) -> torch.Tensor:
+    return net(**batch).loss
 
 
 def _shard_fully(net: Any) -> None:

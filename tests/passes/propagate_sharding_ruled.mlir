@@ -81,15 +81,15 @@ func.func @step(%u: tensor<6x4xf32> {dm.name = "u", dm.role = "parameter", dm.sh
 // CHECK: linalg.matmul {dm.loops = {{\[}}[], ["tp"], []], dm.reason = "tp splits operand 1, as the plan says
 "dm.mesh"() {sym_name = "mesh", axes = ["tp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
 func.func @step(%w: tensor<64x4xf32> {dm.name = "w", dm.role = "parameter", dm.sharding = #dm.sharding<@mesh, [[], ["tp"]], {}>},
-                %x: tensor<4x8xf32> {dm.sharding = #dm.sharding<@mesh, [["tp"], []], {}>},
-                %dy: tensor<8x64xf32> {dm.sharding = #dm.sharding<@mesh, [["tp"], []], {}>}) -> (tensor<4x64xf32>, tensor<8x4xf32>) {
+                %x: tensor<2x8xf32> {dm.sharding = #dm.sharding<@mesh, [["tp"], []], {}>},
+                %dy: tensor<8x64xf32> {dm.sharding = #dm.sharding<@mesh, [["tp"], []], {}>}) -> (tensor<2x64xf32>, tensor<8x4xf32>) {
   %zero = arith.constant 0.0 : f32
-  %eg = tensor.empty() : tensor<4x64xf32>
-  %fg = linalg.fill ins(%zero : f32) outs(%eg : tensor<4x64xf32>) -> tensor<4x64xf32>
+  %eg = tensor.empty() : tensor<2x64xf32>
+  %fg = linalg.fill ins(%zero : f32) outs(%eg : tensor<2x64xf32>) -> tensor<2x64xf32>
   %s = math.exp %dy : tensor<8x64xf32>
-  %g = linalg.matmul ins(%x, %s : tensor<4x8xf32>, tensor<8x64xf32>) outs(%fg : tensor<4x64xf32>) -> tensor<4x64xf32>
+  %g = linalg.matmul ins(%x, %s : tensor<2x8xf32>, tensor<8x64xf32>) outs(%fg : tensor<2x64xf32>) -> tensor<2x64xf32>
   %e = tensor.empty() : tensor<8x4xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x4xf32>) -> tensor<8x4xf32>
   %dx = linalg.matmul ins(%s, %w : tensor<8x64xf32>, tensor<64x4xf32>) outs(%f : tensor<8x4xf32>) -> tensor<8x4xf32>
-  return %g, %dx : tensor<4x64xf32>, tensor<8x4xf32>
+  return %g, %dx : tensor<2x64xf32>, tensor<8x4xf32>
 }
