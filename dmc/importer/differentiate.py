@@ -23,7 +23,7 @@ from dmc.importer.capture.capture import MODEL, Capture
 from dmc.importer.capture.checks import check_traced
 from dmc.importer.capture.indices import Unchecked, unchecked
 from dmc.importer.capture.registered import carries_gradient
-from dmc.importer.decompositions import constants, decompositions, slices
+from dmc.importer.decompositions import constants, conversions, decompositions
 from dmc.importer.forward import patterns
 from dmc.importer.forward.assertions import holding
 from dmc.importer.forward.forward import Forward, Setting
@@ -189,7 +189,8 @@ def trace(function: Any, arguments: list[Tensor], decompose: bool = True) -> fx.
     with traceback.preserve_node_meta(), compiled_when_called(), without_matrix_checks():
         graph = make_fx(function, decomposition_table=table, tracing_mode="fake")(*arguments)
     constants.fold(graph.graph)
-    slices.before_conversions(graph.graph)
+    conversions.undo_round_trips(graph.graph)
+    conversions.before_conversions(graph.graph)
     return graph
 
 

@@ -2,7 +2,7 @@
 
 * decompositions: the table
 * constants: constant tensors
-* slices: small slices of converted tensors
+* conversions: those that undo each other, and of more than is read
 * borrowed: PyTorch's own
 * nonfinite: infinities and NaN
 * functions: functions that stay accurate
