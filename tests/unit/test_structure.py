@@ -78,6 +78,24 @@ class Transposed(nn.Module):
         return hidden @ self.down + (hidden.mean(-1, keepdim=True) if self.reads_again else 0.0)
 
 
+class Adapted(nn.Module):
+    """A frozen layer with a product of low rank beside it, as LoRA writes it."""
+
+    def __init__(self, layer: nn.Linear, dropout: float) -> None:
+        super().__init__()
+        self.layer, self.drop = layer.requires_grad_(False), nn.Dropout(dropout)
+        self.a, self.b = nn.Linear(layer.in_features, 2, bias=False), nn.Linear(2, layer.out_features, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) + self.b(self.a(self.drop(x))) * 2.0
+
+
+def _adapt(module: nn.Module, dropout: float) -> nn.Module:
+    for name, child in module.named_children():
+        setattr(module, name, Adapted(child, dropout) if isinstance(child, nn.Linear) else _adapt(child, dropout))
+    return module
+
+
 class Model(nn.Module):
     """One block of each kind, with a norm before it or without, between an embedding and a head."""
 
@@ -154,6 +172,19 @@ def test_attention_and_mlps_of_every_kind(context: Any) -> None:
     assert [str(rule) for rule in plan.rules if not isinstance(rule, Shard)] == [
         'megatron: shard_activation(".head", dim=-1, axis="tp", optional=True)'
     ]
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_matrices_of_low_rank_are_split_with_the_layers_beside_them(context: Any, dropout: float) -> None:
+    """Not across their rank: that would send as much for next to no work, and leave the layers whole."""
+    blocks = {"attention": _adapt(Attention("apart"), dropout), "mlp": _adapt(Gated(), dropout)}
+    plan, _ = _expanded(Model(blocks), context)
+    columns = [f"attention.{name}" for name in ("one", "two", "three")] + ["mlp.gate", "mlp.up"]
+    assert {name.removeprefix("blocks."): cut for name, cut in _cuts(plan).items() if name.startswith("blocks.")} == {
+        **{f"{name}.{part}.weight": (0, 1) for name in columns for part in ("layer", "b")},
+        **{f"attention.{name}.layer.bias": (0, 1) for name in ("one", "two", "three")},
+        **{f"{name}.{part}.weight": (1, 1) for name in ("attention.back", "mlp.down") for part in ("layer", "a")},
+    }
 
 
 def test_what_does_not_divide_stays_whole(context: Any) -> None:

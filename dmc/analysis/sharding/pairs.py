@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from dmc._mlir import ir
 from dmc.analysis.loops.composites import meant_loops
@@ -20,6 +21,7 @@ from dmc.analysis.loops.splats import is_splat
 from dmc.analysis.sharding.forward import Forward
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement
+from dmc.step_function import Port
 
 # A dimension of a parameter, and the number of blocks side by side in it of which each is split.
 Cut = tuple[int, int]
@@ -45,8 +47,11 @@ def pairs_of(forward: Forward, mesh: Mesh) -> dict[str, Cut]:
     the two layers of a pair, times the number of layers.
     """
     possible = [region for op in _products(forward) if (region := _Region(forward, mesh)).row(op)]
-    alone = _compatible(region for region in possible if region.is_closed(_Split.of([region])))
-    chosen, count = _compatible([*alone, *possible]), 0
+    related = _Relatives.of(possible)
+    closed = [region for region in possible if region.is_closed(_Split.of(related.to(region)))]
+    # A layer beside which a product of low rank is added, as LoRA does, rather than the two matrices of that.
+    closed.sort(key=_Region.elements, reverse=True)
+    chosen, count = _compatible([*closed, *possible]), 0
     # Several pairs may read one value in the same parts, such as a bias by the distance of positions.
     while len(chosen) != count:
         count, split = len(chosen), _Split.of(chosen)
@@ -146,10 +151,17 @@ class _Region:
             waiting += further
         return True
 
+    def made(self) -> list[ir.Value]:
+        """The values that are split, but for tensors of the model."""
+        return [value for value in self.placements if not self.forward.is_of_state(value)]
+
+    def elements(self) -> int:
+        """Of all parameters that are split."""
+        return sum(prod(ir.RankedTensorType(port.type).shape) for port in self._parameters())
+
     def is_closed(self, split: _Split) -> bool:
         """Whether what the forward pass reads of the region's values is read in parts."""
-        made = [value for value in self.placements if not self.forward.is_of_state(value)]
-        return all(split.has(user) for value in made for user in self.forward.users(value))
+        return all(split.has(user) for value in self.made() for user in self.forward.users(value))
 
     def cuts(self) -> dict[str, Cut]:
         """The parameters that are split."""
@@ -159,6 +171,10 @@ class _Region:
                 dim = next(i for i, axes in enumerate(placement.dims) if axes)
                 found[port.name] = (dim, placement.blocks_of(self.axis))
         return found
+
+    def _parameters(self) -> list[Port]:
+        ports = (self.forward.parameter(value) for value in self.placements)
+        return [port for port in ports if port is not None]
 
     def _behind(self, value: ir.Value, placement: Placement) -> Waiting | None:
         """The operands from which the parts of a value are computed; None if it is not computed in parts."""
@@ -177,6 +193,29 @@ class _Region:
         if weight is not None and _summed(loops, weight) is not None and self.axis in operands[weight].axes:
             self.columns.append(op)
         return [(op.operands[i], each) for i, each in operands.items()]
+
+
+@dataclass(frozen=True)
+class _Relatives:
+    """Regions that split a value in the same way, for several row-parallel products: each is closed by the others.
+
+    readers: by what is split.
+    """
+
+    readers: Mapping[tuple[ir.Value, Placement], Sequence[_Region]]
+
+    @staticmethod
+    def of(regions: Sequence[_Region]) -> _Relatives:
+        found: dict[tuple[ir.Value, Placement], list[_Region]] = {}
+        for region in regions:
+            for value in region.made():
+                found.setdefault((value, region.placements[value]), []).append(region)
+        return _Relatives(found)
+
+    def to(self, region: _Region) -> list[_Region]:
+        """The region, and others that share a value with it and split none in another way."""
+        shared = [self.readers[value, region.placements[value]] for value in region.made()]
+        return _compatible([region, *(other for some in shared for other in some)])
 
 
 @dataclass(frozen=True)
