@@ -149,7 +149,7 @@ def train(file: Path, batches: Path, fault: str, checkpoints: str) -> None:
 
 
 def _have(fault: str) -> None:
-    from dmc.runtime.world import checkpoint
+    from dmc.runtime.world.checkpoint import writer
 
     match fault:
         case "raise":
@@ -157,7 +157,7 @@ def _have(fault: str) -> None:
         case "disk":
             resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
         case "part":
-            checkpoint.write_shard = lambda path, tensors: str(os.kill(os.getpid(), signal.SIGKILL))
+            writer.write_shard = lambda path, tensors: str(os.kill(os.getpid(), signal.SIGKILL))
         case _:
             os.kill(os.getpid(), signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
 

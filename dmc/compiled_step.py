@@ -13,6 +13,7 @@ from torch import nn
 from dmc import optim
 from dmc.errors import DmcError, StateError
 from dmc.outside import Outside
+from dmc.runtime import state as states
 from dmc.runtime.arrays import are_zeros
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.checks import LearningRates, rates_of
@@ -47,6 +48,7 @@ class CompiledStep(Step):
         super().__init__(artifact, device, world, settings)
         self._outside = outside
         self._followed = None if outside is None else outside.rates()
+        self._first_fingerprints = self.fingerprints
 
     def _run(self, values_of: Batch, lr: LearningRates | None, check_finite: bool) -> Any:
         if self._outside is not None:
@@ -64,10 +66,11 @@ class CompiledStep(Step):
         """Copies the trained parameters and the buffers into a PyTorch model, such as the one that was compiled.
 
         The step trains its own copy of them: `model` itself stays as it was until then. Works on every mesh (all ranks
-        call it), and for a model on any device, of any floating-point type. Raises StateError, the model unchanged,
-        where it lacks one of the tensors, or has it in another shape.
+        call it), and for a model on any device, of any floating-point type. Frozen parameters are copied into another
+        model than the one that was compiled, which has them. Raises StateError, the model unchanged, where it lacks one
+        of the tensors, or has it in another shape.
         """
-        state = self.state_dict()
+        state = self._state_for(model)
         own = {
             **dict(model.named_parameters(remove_duplicate=False)),
             **dict(model.named_buffers(remove_duplicate=False)),
@@ -83,6 +86,16 @@ class CompiledStep(Step):
         with torch.no_grad():
             for name, tensor in given.items():
                 own[name].copy_(tensor)
+
+    def _state_for(self, model: nn.Module) -> StateDict:
+        """What `model` gets: all, or all but the frozen parameters, which no step changes."""
+        if self._outside is None or not self._outside.is_of(model) or self.fingerprints != self._first_fingerprints:
+            return self.state_dict()
+        specs = self.signature.state
+        changed = [index for index, spec in enumerate(specs) if spec.role != "frozen"]
+        state = states.build([specs[index] for index in changed], self._state.wholes(changed))
+        self._outside.give()
+        return _with_tensors(state, _to_tensor)
 
     def state_dict(self) -> StateDict:
         """A copy of the state: {"model": tensors by name, "optimizer": by "<parameter>.<slot>", "step", "seed"}.

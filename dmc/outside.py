@@ -59,6 +59,10 @@ class Outside:
             return None
         return tuple(float(group["lr"]) for each in optimizers if each is not None for group in each.param_groups)
 
+    def is_of(self, model: nn.Module) -> bool:
+        """Whether the step was compiled from this very model."""
+        return self._roots[""]() is model
+
     def step(self) -> None:
         """Before a step; looks for changes, seldom."""
         self._calls += 1

@@ -19,27 +19,34 @@ class Checkpoints:
     write a checkpoint, and `checkpoints.wait()` behind it waits for the last one.
     """
 
-    def __init__(self, step: Step, directory: str | os.PathLike[str], keep: int = 2) -> None:
-        """keep: how many checkpoints to keep. Raises OSError if the directory cannot be created."""
+    def __init__(self, step: Step, directory: str | os.PathLike[str], keep: int = 2, *, frozen: bool = False) -> None:
+        """keep: how many checkpoints to keep. frozen: whether to write what no step changes, the weights that are not
+        trained, too: else a checkpoint is resumed by a step that has them. Raises OSError if the directory cannot be
+        created.
+        """
         self._step, self._directory = step, Path(directory)
         signature, peers = step.signature, step.peers
-        if peers is None:
-            # A single process has the global state, whatever the mesh.
-            signature = dataclasses.replace(signature, mesh=None, splits={})
+        self._written = [i for i, spec in enumerate(signature.state) if frozen or spec.role != "frozen"]
+        written = tuple(signature.state[index] for index in self._written)
+        left_out = {} if frozen else step.fingerprints
+        # A single process has the global state, whatever the mesh.
+        place = {"mesh": None, "splits": {}} if peers is None else {}
+        signature = dataclasses.replace(signature, state=written, **place)
         self._store = alone() if peers is None else peers.store
-        self._writer = CheckpointWriter(self._directory, self._store, signature, keep)
+        self._writer = CheckpointWriter(self._directory, self._store, signature, keep, left_out)
 
     def resume(self) -> int:
         """Loads the last complete checkpoint, if there is one; returns the number of steps done.
 
-        Raises StateError if it is damaged, or belongs to another model or optimizer.
+        Raises StateError if it is damaged, or belongs to another model or optimizer, or to other frozen weights.
         """
         found, specs = latest(self._directory), self._step.signature.state
         # A network file system may show hosts different directories: all ranks load what rank 0 has found.
         last = self._store.exchange("resume", b"" if found is None else found.name.encode())[0].decode()
         if last:
-            _, arrays = read_checkpoint(self._directory / last, specs)
-            self._step.load_state_dict(states.build(specs, list(arrays)))
+            _, arrays = read_checkpoint(self._directory / last, specs, self._step.fingerprints)
+            read = [(spec, array) for spec, array in zip(specs, arrays, strict=True) if array is not None]
+            self._step.load_state_dict(states.build(*zip(*read, strict=True)))
         return self._step.steps_done
 
     def save(self) -> None:
@@ -47,7 +54,7 @@ class Checkpoints:
 
         Raises DmcError if the previous checkpoint could not be written on any rank.
         """
-        self._writer.save(self._step.steps_done, self._step.own_state())
+        self._writer.save(self._step.steps_done, self._step.own_state(self._written))
 
     def wait(self) -> None:
         """Waits for the checkpoint being written. Raises DmcError if it could not be written."""

@@ -57,11 +57,11 @@ class HeldState:
     def _part(self, index: int, rank: int) -> np.ndarray:
         return self._session.read_state(index * len(self._ranks.held) + self._ranks.held.index(rank))
 
-    def own(self) -> list[np.ndarray]:
-        """Copies of what this process holds: whole tensors, or the parts of its one rank."""
+    def own(self, indices: Sequence[int]) -> list[np.ndarray]:
+        """Copies of what this process holds of tensors: whole ones, or the parts of its one rank."""
         read = self.whole if self._ranks.is_all else self._session.read_state
         with self._session.lock:
-            return [read(index) for index in range(len(self._specs))]
+            return [read(index) for index in indices]
 
     def differing(self) -> tuple[str, ...]:
         """The tensors whose replicas on two ranks are not bitwise equal."""

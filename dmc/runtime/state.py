@@ -54,8 +54,9 @@ def build(specs: Sequence[StateSpec], arrays: Sequence[np.ndarray]) -> StateDict
 def flatten(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> list[np.ndarray | None]:
     """One array per spec, out of a state dictionary of numpy arrays or torch tensors; nothing is cast.
 
-    None for what keeps its value: all but the model, where `state` is `{"model": …}` alone, and the contents of
-    "other", where that is absent. A tied tensor may appear under any of its names, or under several if they agree.
+    None for what keeps its value: all but the model, where `state` is `{"model": …}` alone, the contents of "other",
+    where that is absent, and frozen tensors that are. A tied tensor may appear under any of its names, or under several
+    if they agree.
     Raises StateError listing every name that is missing, unexpected, or has another shape or element type.
     """
     _check_sections(specs, state)
@@ -100,10 +101,11 @@ def _check_sections(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> Non
 
 def _name_facts(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> Iterator[str]:
     tensors = [_places(spec) for spec in specs if spec.role not in _NUMBERS]
+    needed = [_places(spec) for spec in specs if spec.role not in (*_NUMBERS, "frozen")]
     for section in (name for name in ("model", "optimizer", "other") if name in state):
         known = {name for places in tensors for where, name in places if where == section}
         given = state[section]
-        for places in tensors:
+        for places in needed:
             first = next((name for where, name in places if where == section), None)
             if first is not None and not any(name in state.get(where, ()) for where, name in places):
                 yield f"{section}: missing {first!r}{_nearest(first, set(given) - known)}"

@@ -14,6 +14,7 @@ from dmc.errors import ArtifactError, InputError, NonFiniteLossError, Verificati
 from dmc.runtime import state as states
 from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, check_state
 from dmc.runtime.checks import LearningRates, check_artifact, in_order, not_finite, rates_of
+from dmc.runtime.fingerprints import fingerprints
 from dmc.runtime.foreign import STEP, NotOfTorch
 from dmc.runtime.held_state import HeldState
 from dmc.runtime.ledger import Ledger
@@ -74,6 +75,7 @@ class Step(NotOfTorch, Uncopied):
             self._variants[kind].append(Variant(number, program.signature, own, opened.session))
         # The state is on the device from now on; the host copy would only double the memory.
         self._artifact = dataclasses.replace(artifact, state=())
+        self._fingerprints = fingerprints(artifact.signature.state, artifact.state)
         self._default_rates = rates_of(artifact.signature.learning_rates, artifact.signature)
         self._verifies = False
         self.device_bytes = artifact.device_bytes
@@ -187,8 +189,9 @@ class Step(NotOfTorch, Uncopied):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Overwrites the state with a dictionary like that of `state_dict`, of numpy arrays or torch tensors.
 
-        `{"model": …}` alone overwrites the model's parameters and buffers; the rest keeps its values. Raises StateError
-        listing every name that does not match; the state is then unchanged.
+        `{"model": …}` alone overwrites the model's parameters and buffers; the rest keeps its values, and so does a
+        frozen tensor that is left out. Raises StateError listing every name that does not match; the state is then
+        unchanged.
         """
         specs = self.signature.state
         given = states.flatten(specs, state)
@@ -196,6 +199,7 @@ class Step(NotOfTorch, Uncopied):
             kept = iter(self._state.wholes([index for index, array in enumerate(given) if array is None]))
             arrays = [next(kept) if array is None else array for array in given]
             self._session.write_state(self._ranks.scatter(specs, arrays))
+            self._fingerprints |= fingerprints(specs, given)
 
     def rank_state_dict(self, rank: int) -> StateDict:
         """A copy of one rank's state, like `state_dict`; split tensors have the shape of the rank's part.
@@ -236,9 +240,17 @@ class Step(NotOfTorch, Uncopied):
         if self.peers is not None:
             self.peers.close()
 
-    def own_state(self) -> list[np.ndarray]:
-        """Copies of this process's part of the state: whole tensors, or the parts of its one rank."""
-        return self._state.own()
+    def own_state(self, indices: Sequence[int] | None = None) -> list[np.ndarray]:
+        """Copies of this process's part of the state: whole tensors, or the parts of its one rank.
+
+        indices: in `signature.state`; all by default.
+        """
+        return self._state.own(range(len(self.signature.state)) if indices is None else indices)
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """What tells the values of frozen tensors apart, by their keys in files."""
+        return dict(self._fingerprints)
 
     def _evaluations(self) -> list[Variant]:
         if not self._variants[EVALUATION]:

@@ -158,6 +158,7 @@ def test_a_pipe_in_a_checkpoint_is_refused(tmp_path: Path, name: str) -> None:
         ({"tensors": {"model.w": []}}, "Expected `object`, got `array`"),
         ({"tensors": {}}, "does not have one count of steps"),
         ({"step": -1}, "Expected `int` >= 0"),
+        ({"frozen": {"model.w": "0" * 64}}, "holds 'model.w', and leaves it out"),
     ],
 )
 def test_a_manifest_of_shards_is_checked(tmp_path: Path, change: dict[str, object], message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,7 @@ from dmc.errors import DmcError, StateError
 from dmc.runtime.checkpoints import Checkpoints
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import Signature, StateSpec
-from dmc.runtime.world import checkpoint
-from dmc.runtime.world.checkpoint import CheckpointWriter, latest, read_checkpoint
+from dmc.runtime.world.checkpoint import CheckpointWriter, latest, manifest, read_checkpoint, writer
 from dmc.runtime.world.store import Store, alone
 from tests.unit.test_world_store import on_all, stores
 
@@ -66,8 +66,8 @@ def save(folder: Path, steps: dict[int, list[np.ndarray]]) -> None:
         list(threads.map(keep, range(4)))
 
 
-def bits(arrays: list[np.ndarray]) -> list[tuple[str, tuple[int, ...], bytes]]:
-    return [(str(each.dtype), each.shape, each.tobytes()) for each in arrays]
+def bits(arrays: Iterable[np.ndarray | None]) -> list[tuple[str, tuple[int, ...], bytes]]:
+    return [(str(each.dtype), each.shape, each.tobytes()) for each in arrays if each is not None]
 
 
 def test_what_ranks_write_is_read_whole(tmp_path: Path) -> None:
@@ -107,7 +107,8 @@ def test_all_ranks_resume_from_what_rank_0_has_found(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "0" / "step-00000001", tmp_path / "1" / "step-00000001")
 
     def resume(store: Store) -> str:
-        step: Any = SimpleNamespace(signature=SIGNATURE, peers=SimpleNamespace(store=store), steps_done=2)
+        peers = SimpleNamespace(store=store)
+        step: Any = SimpleNamespace(signature=SIGNATURE, peers=peers, steps_done=2, fingerprints={})
         step.load_state_dict = lambda _: None
         try:
             return str(Checkpoints(step, tmp_path / str(store.world.rank)).resume())
@@ -127,14 +128,14 @@ def test_what_was_left_half_written_is_removed(tmp_path: Path) -> None:
 
 def test_a_rank_that_cannot_write_is_named_by_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path, {1: state(1)})
-    write = checkpoint.write_shard
+    write = writer.write_shard
 
     def full(path: Path, tensors: dict[str, np.ndarray]) -> str:
         if path.name == "rank-00002.safetensors":
             raise OSError(28, "No space left on device", str(path))
         return write(path, tensors)
 
-    monkeypatch.setattr(checkpoint, "write_shard", full)
+    monkeypatch.setattr(writer, "write_shard", full)
     with pytest.raises(DmcError) as error:
         save(tmp_path, {2: state(2)})
     path = tmp_path / ".step-00000002" / "rank-00002.safetensors"
@@ -146,21 +147,21 @@ def test_a_rank_that_cannot_write_is_named_by_all(tmp_path: Path, monkeypatch: p
 def test_a_failure_is_raised_once_and_the_next_checkpoint_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, failures = checkpoint.write_shard, [OSError(28, "No space left on device", "disk")]
+    write, failures = writer.write_shard, [OSError(28, "No space left on device", "disk")]
 
     def full_once(path: Path, tensors: dict[str, np.ndarray]) -> str:
         if failures:
             raise failures.pop()
         return write(path, tensors)
 
-    monkeypatch.setattr(checkpoint, "write_shard", full_once)
-    writer = CheckpointWriter(tmp_path, alone(), replace(SIGNATURE, mesh=None, splits={}))
-    writer.save(1, state(1))
+    monkeypatch.setattr(writer, "write_shard", full_once)
+    keeper = CheckpointWriter(tmp_path, alone(), replace(SIGNATURE, mesh=None, splits={}))
+    keeper.save(1, state(1))
     with pytest.raises(DmcError, match="No space left on device"):
-        writer.wait()
-    writer.wait()
-    writer.save(2, state(2))
-    writer.wait()
+        keeper.wait()
+    keeper.wait()
+    keeper.save(2, state(2))
+    keeper.wait()
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000002"]
 
 
@@ -174,13 +175,13 @@ def test_any_failure_is_told_to_all(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def full(path: Path, tensors: dict[str, np.ndarray]) -> str:
         raise MemoryError(path.name)
 
-    monkeypatch.setattr(checkpoint, "write_shard", full)
+    monkeypatch.setattr(writer, "write_shard", full)
     with pytest.raises(DmcError, match=r"rank 0 could not write it: MemoryError: rank-00000.safetensors; rank 1 "):
         save(tmp_path, {1: state(1)})
 
 
 def test_a_manifest_that_would_not_be_read_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "MAX_MANIFEST", 100)
+    monkeypatch.setattr(manifest, "MAX_MANIFEST", 100)
     with pytest.raises(DmcError, match=r"rank 0 could not write it: manifest.json: would have .* at most 100 are read"):
         save(tmp_path, {1: state(1)})
     assert latest(tmp_path) is None
@@ -216,8 +217,8 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_steps_go_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    may_write, write = threading.Event(), checkpoint.write_shard
-    monkeypatch.setattr(checkpoint, "write_shard", lambda path, tensors: may_write.wait(5) and write(path, tensors))
+    may_write, write = threading.Event(), writer.write_shard
+    monkeypatch.setattr(writer, "write_shard", lambda path, tensors: may_write.wait(5) and write(path, tensors))
     alone = replace(SIGNATURE, mesh=None, splits={})
     keeper = CheckpointWriter(tmp_path, stores(1)[0], alone)
     keeper.save(1, state(1))

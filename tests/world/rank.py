@@ -19,11 +19,10 @@ from dmc.interpreter.dtypes import Array
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import TensorSpec
-from dmc.runtime.world import checkpoint
 from dmc.runtime.world.agreement import agree, facts_of
 from dmc.runtime.world.board import BoardKeys
 from dmc.runtime.world.channels import Channels
-from dmc.runtime.world.checkpoint import CheckpointWriter, latest, read_checkpoint
+from dmc.runtime.world.checkpoint import CheckpointWriter, latest, read_checkpoint, writer
 from dmc.runtime.world.host import HostCommunicators
 from dmc.runtime.world.launch import World, world_from_environment
 from dmc.runtime.world.recorder import Recorder
@@ -99,7 +98,7 @@ def train(task: Task, world: World, artifact: Artifact, recorder: Recorder, stor
     keeper = CheckpointWriter(Path(task.checkpoints), store, signature) if task.checkpoints else None
     last = latest(Path(task.checkpoints)) if task.checkpoints else None
     done, state = (0, iter(artifact.state)) if last is None else read_checkpoint(last, signature.state)
-    write(signature.state, state)
+    write(signature.state, (array for array in state if array is not None))
     for step in range(done + 1, task.steps + 1):
         watch.check()
         fault = fault_of(task.fault, world.rank, step)
@@ -146,7 +145,7 @@ def _fill_the_disk() -> None:
 
 
 def _kill_in_checkpoint() -> None:
-    checkpoint.write_shard = lambda path, tensors: str(_kill())
+    writer.write_shard = lambda path, tensors: str(_kill())
 
 
 FAULTS: dict[str, Callable[[], object]] = {
