@@ -11,7 +11,7 @@ from torch import nn
 
 from dmc import dialect, plans
 from dmc._mlir import ir
-from dmc.arguments import check_meaning, check_model, check_settings, precision_named
+from dmc.arguments import check_meaning, check_model, check_settings, check_verifiable, precision_named
 from dmc.cache import Cache, using
 from dmc.compilation import Compilation, Evaluation
 from dmc.compiled_step import CompiledStep, TorchState
@@ -170,6 +170,7 @@ def compile_artifact(
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     settings = Settings(target, machine, memory_cap or 0, executor, _tuning_table(tuning, chosen))
     check_model(model, loss)
+    check_verifiable(model, verify)
     forget(model)
     _check_early(model, loss, plan, machine, chosen if ":" in target else ())
     examples = example if isinstance(example, list) else [example]

@@ -55,17 +55,24 @@ def _check_data(place: str, tensor: torch.Tensor) -> None:
         fact = "has no shape yet: it is of a lazy module, which makes it when it first runs"
         hint = "run the model once on a batch before it is compiled and its optimizer created: model(inputs)"
         raise ImportFailure(place, fact, hint)
-    if tensor.is_meta:
-        hint = "make it on the CPU, or give it numbers first: model.to_empty(device='cpu'), then load_state_dict(…)"
-        raise ImportFailure(place, "is on the device 'meta', where tensors have no numbers", hint)
     if isinstance(tensor, FakeTensor):
         hint = "make the model, and the batch, outside of FakeTensorMode"
         raise ImportFailure(place, "is a fake tensor, which has no numbers", hint)
 
 
+def _check_numbers(place: str, tensor: torch.Tensor) -> None:
+    _check_data(place, tensor)
+    if tensor.is_meta:
+        fact = "is on the device 'meta', where tensors have no numbers"
+        raise ImportFailure(place, fact, hint="make it on the CPU: only what a model registers may be there")
+
+
 def check_meaning(loss: Any, example: Any, seed: Any) -> None:
     """Raises DmcError for a loss that is neither a function nor a place in the model's output, for no example or one
-    that is no batch, and for a seed that is not an integer of 64 bits."""
+    that is no batch, for a seed that is not an integer of 64 bits, and where PyTorch makes all tensors on meta."""
+    if torch.get_default_device().type == "meta":
+        fact = "is called inside of torch.device('meta'), where nothing that the compiler makes would have numbers"
+        raise ImportFailure("dmc.compile", fact, hint="make the model there, and compile it behind the block")
     is_place = isinstance(loss, int | str) and not isinstance(loss, bool)
     if not (loss is None or is_place or callable(loss)):
         fact = f"is {loss!r}; it must be a function, or the index or key of the loss in the model's output"
@@ -78,7 +85,7 @@ def check_meaning(loss: Any, example: Any, seed: Any) -> None:
         _check_examples(example)
     for path, leaf in pytree.tree_leaves_with_path(example):
         if isinstance(leaf, torch.Tensor):
-            _check_data(f"example{pytree.keystr(path)}", leaf)
+            _check_numbers(f"example{pytree.keystr(path)}", leaf)
     check_seed(seed)
 
 
@@ -98,6 +105,14 @@ def check_seed(seed: Any) -> None:
     if not (_is_integer(seed) and -(2**63) <= seed < 2**63):
         fact = f"is {seed!r}; it must be an integer that fits 64 bits"
         raise DmcError("seed", fact, hint="pass an int, such as seed=1")
+
+
+def check_verifiable(model: nn.Module, verify: bool | None) -> None:
+    """Raises DmcError where a comparison with eager is asked for, and the model has no numbers."""
+    name = next((name for name, tensor in model.named_parameters() if tensor.is_meta), None)
+    if verify and name is not None:
+        fact = f"compares with PyTorch eager's step, and parameter '{name}' is on the device 'meta', without numbers"
+        raise DmcError("verify=True", fact, hint="leave it out, or verify the model with small sizes on the CPU")
 
 
 def check_settings(executor: str, memory_cap: Any, evaluation: Any) -> None:

@@ -30,7 +30,7 @@ from dmc.importer.step import ImportedStep, import_step
 from dmc.lowering.ledger import ledger_of
 from dmc.observer import Observer
 from dmc.plans import Plan, Recipe, ResolvedPlan
-from dmc.runtime.arrays import to_array
+from dmc.runtime.arrays import placeholder, to_array
 from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, program_name
 from dmc.target import Target, targets
 from dmc.verification import Request, Subject, Verification, amount_of
@@ -79,7 +79,7 @@ class Compilation:
         own = replace(self, plan=plan)
         subjects = {TRAINING: Subject(request, amount_of(imported.module))}
         step = own._compiled(imported, self.observer, self.dump_dir, request.accumulate)
-        step = replace(step, state=_arrays(imported))
+        step = replace(step, state=_arrays(imported), unset=imported.unset)
         programs: dict[str, Artifact] = {}
         for name, other in self._beside().items():
             with self.observer.stage(name):
@@ -153,7 +153,7 @@ def _imported_beside(step: ImportedStep, request: Request, name: str, context: i
         )
         raise ImportFailure(place, f"trains other parameters than the first example: {'; '.join(names)}", hint)
     differs = [key for key in {**own, **others} if own.get(key) != others.get(key)]
-    fixed = [key for key, spec in own.items() if spec.role == "frozen"]
+    fixed = [key for key, spec in own.items() if spec.role == "frozen" and key not in step.unset]
     differs += [key for key in fixed if key not in differs and not step.state[key].equal(other.state[key])]
     if differs:
         fact = f"has other state than the first example: {', '.join(differs)}"
@@ -176,4 +176,7 @@ def _arrays(imported: ImportedStep) -> tuple[Any, ...]:
     specs = imported.signature.state
     bf16 = {spec.name for spec in specs if spec.dtype == "bf16"}
     state = {name: tensor.bfloat16() if name in bf16 else tensor for name, tensor in imported.state.items()}
-    return tuple(to_array(state[spec.name], spec, spec.name, StateError) for spec in specs)
+    return tuple(
+        placeholder(spec) if spec.name in imported.unset else to_array(state[spec.name], spec, spec.name, StateError)
+        for spec in specs
+    )

@@ -83,12 +83,17 @@ class CompiledStep(Step):
             more = f", and {len(wrong) - 1} more do not fit" if len(wrong) > 1 else ""
             hint = "pass the model that was compiled, or one made in the same way; of a wrapped one, what is inside"
             raise StateError("the model", f"{fact}, the step of shape {list(given[name].shape)}{more}", hint)
+        if empty := next((name for name in given if own[name].is_meta), None):
+            fact = f"has '{empty}' on the device 'meta', where tensors have no numbers"
+            hint = 'give it memory first, model.to_empty(device="cpu"), or write files: step.save_weights("folder")'
+            raise StateError("the model", fact, hint)
         with torch.no_grad():
             for name, tensor in given.items():
                 own[name].copy_(tensor)
 
     def _state_for(self, model: nn.Module) -> StateDict:
         """What `model` gets: all, or all but the frozen parameters, which no step changes."""
+        self._state.check()
         if self._outside is None or not self._outside.is_of(model) or self.fingerprints != self._first_fingerprints:
             return self.state_dict()
         specs = self.signature.state

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from dmc.program import Job, Space
 from dmc.program.certificate import ASSUMPTIONS, PROPERTIES, Certificate
 from dmc.runtime.artifact import Artifact
+from dmc.runtime.container import writing
 from dmc.runtime.versions import tool_versions
 from tests.linear_step import MLIR, SIGNATURE, initial_state
 from tests.random_jobs import random_job
+
+
+def write_container(path: Path, manifest: dict[str, Any], members: dict[str, bytes]) -> None:
+    """A file with these members, whatever they say."""
+    with writing(path) as file:
+        for name, data in members.items():
+            file.add(name, data)
+        file.end(manifest)
 
 
 def artifact_of(

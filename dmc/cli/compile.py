@@ -52,6 +52,9 @@ def add_parser(commands: Any) -> None:
         action=argparse.BooleanOptionalAction,
         help="compare the first steps with PyTorch eager's at any cost; by default only where it is cheap",
     )
+    parser.add_argument(
+        "--no-weights", action="store_true", help="leave the weights out of the file: dmc run takes --weights"
+    )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.set_defaults(command=run)
 
@@ -68,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
             made = make_step()
         artifact = _artifact(made, arguments, observer)
         with observer.stage("write"):
-            artifact.write(output)
+            artifact.write(output, weights=not arguments.no_weights)
     if not arguments.quiet:
         print(f"{output}: {size_text(output.stat().st_size)}, {len(artifact.signature.state)} state tensors")
     return 0

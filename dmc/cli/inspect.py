@@ -68,6 +68,7 @@ def describe_artifact(artifact: Artifact) -> dict[str, Any]:
         "rank_bytes": rank,
         "parameters": sum(_elements(spec) for spec in signature.state if spec.role in ("parameter", "frozen")),
         "state": _tensors(signature.state, signature),
+        "unset": sorted(artifact.unset),
         "modules": {name: len(data) for name, data in artifact.modules.items()},
         "forms": {
             name: {"ops": count_ops(text), "composites": count_composites(text)} for name, text in artifact.ir.items()

@@ -34,6 +34,11 @@ def add_parser(commands: Any) -> None:
         metavar="NPZ",
         help="arrays named like the inputs, each with a leading axis of batches: [batches, *shape of the input]",
     )
+    parser.add_argument(
+        "--weights",
+        metavar="PATH",
+        help="begin with the weights in this folder or file of safetensors; a checkpoint is resumed with its own",
+    )
     parser.add_argument("--lr", type=float, help="learning rate of every parameter group")
     parser.add_argument("--shuffle", type=int, metavar="SEED", help="shuffle the batches in every epoch")
     parser.add_argument(
@@ -65,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     checkpoints = Checkpoints(step, arguments.checkpoints) if arguments.checkpoints else None
     saving = Saving(step, first - 1, arguments.output, arguments.save_every, checkpoints)
     saving.announce()
+    if arguments.weights:
+        step.load_weights(arguments.weights)
     done = saving.resume()
     pace, count = Pace.of(step), max(arguments.steps - done, 0)
     try:

@@ -42,13 +42,15 @@ MLIR_NAMES = {
 class ImportedStep:
     """`module` in form imported, its calling convention, and the first value of each state tensor by name.
 
-    modules: the paths of the model's own modules, which plans address.
+    modules: the paths of the model's own modules, which plans address. unset: the names of state tensors without
+    numbers, those of a model on the device meta.
     """
 
     module: ir.Module
     signature: Signature
     state: dict[str, torch.Tensor]
     modules: tuple[str, ...]
+    unset: frozenset[str]
 
 
 def import_step(
@@ -83,7 +85,7 @@ def import_step(
     link.link(torch_module.module, signature, order, accumulate)
     paths = tuple(name for name, _ in model.named_modules())
     state = _first_state(signature, captured, plan, update, seed)
-    return ImportedStep(torch_module.module, signature, state, paths)
+    return ImportedStep(torch_module.module, signature, state, paths, captured.unset)
 
 
 @contextmanager

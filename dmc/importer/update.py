@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, fx
 
@@ -21,7 +17,6 @@ from dmc.optim import OWN_COUNT, Optimizer, Plan, Slot
 
 update_ops = torch.ops.dmc
 _TYPES = {"f32": torch.float32, "i64": torch.int64}
-_OF_NUMPY = {torch.float32: np.float32, torch.float64: np.float64, torch.float16: np.float16, torch.int64: np.int64}
 
 
 @dataclass(frozen=True)
@@ -75,21 +70,9 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], written: dict[str, T
 
 
 def first_value(slot: Slot, parameter: Tensor) -> Tensor:
-    """The value of a slot before the first step."""
+    """The value of a slot before the first step: one number in the memory of one."""
     dtype = _TYPES[slot.dtype] if slot.dtype else parameter.dtype
-    if slot.initial or dtype not in _OF_NUMPY:
-        return torch.full(slot.shape, slot.initial, dtype=dtype)
-    return torch.from_numpy(_zeros(slot.shape, np.dtype(_OF_NUMPY[dtype])))
-
-
-def _zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
-    """Zeros that take up no memory until they are written: torch writes its own, and so does numpy into memory that was
-    in use before.
-    """
-    size = prod(shape) * dtype.itemsize
-    if size < mmap.PAGESIZE:
-        return np.zeros(shape, dtype)
-    return np.frombuffer(mmap.mmap(-1, size), dtype).reshape(shape)
+    return torch.full((), slot.initial, dtype=dtype).expand(slot.shape)
 
 
 def _place(name: str) -> origin.Origin:

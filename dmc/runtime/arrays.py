@@ -37,6 +37,11 @@ def zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
+def placeholder(spec: TensorSpec) -> np.ndarray:
+    """What stands for a tensor without numbers: zeros."""
+    return zeros(spec.shape, dtype_of(spec.dtype).numpy)
+
+
 def are_zeros(array: np.ndarray) -> bool:
     """Whether an array is like those of `zeros`: all elements lie in the memory of one, which is zero."""
     return not any(array.strides) and not any(array[(slice(1),) * array.ndim].tobytes())

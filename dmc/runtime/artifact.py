@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,14 @@ from dmc.program.code import DeviceCode
 from dmc.program.limits import DECODE_ERRORS
 from dmc.program.packed import unpacked_size
 from dmc.proof import verify
+from dmc.runtime.arrays import placeholder
 from dmc.runtime.consistency import misfits
-from dmc.runtime.container import MANIFEST, RESTORE, read_container, write_container
+from dmc.runtime.container import MANIFEST, RESTORE, Writer, read_container, writing
 from dmc.runtime.cpu import check_cpu
-from dmc.runtime.dtypes import describe, dtype_of, mlir_name
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.manifest import Head, Manifest
 from dmc.runtime.signature import Signature, StateSpec
-from dmc.runtime.stored_state import restore, store
+from dmc.runtime.stored_state import check_array, is_weight, keys_of, restore, state_key, store
 from dmc.runtime.versions import check_runtime
 
 _MODULES = "modules/{}.vmfb"
@@ -60,6 +60,7 @@ class Artifact:
     architecture, then features by LLVM's names ("x86_64", "avx2"); empty where the code is not for a CPU. ledger: the
     communication between ranks; empty for a step of one rank. job: the static programs of its ranks. certificate: what
     was proven about them, and about which code. code: what dmc replays on a GPU, where the step was compiled for one.
+    unset: the names of state tensors without numbers, for which zeros stand in `state`: their weights come later.
     programs: others over the same state in the same memory, by name (`program_name`), each an artifact without state.
     """
 
@@ -76,6 +77,7 @@ class Artifact:
     requires: tuple[str, ...] = ()
     ledger: Ledger = field(default_factory=Ledger)
     code: DeviceCode | None = None
+    unset: frozenset[str] = frozenset()
     programs: Mapping[str, Artifact] = field(default_factory=dict)
 
     @property
@@ -96,29 +98,51 @@ class Artifact:
             return self
         if name not in self.programs:
             raise ArtifactError(place, f"has no program '{name}'", hint=f"it has {', '.join(self.names)}")
-        return replace(self.programs[name], state=self.state)
+        return replace(self.programs[name], state=self.state, unset=self.unset)
 
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(
+        self, path: str | os.PathLike[str], weights: bool | None = True, state: Iterable[np.ndarray] | None = None
+    ) -> None:
         """Writes the `.dmc` file, atomically replacing an old one; the same artifact always gives the same bytes.
 
-        A crash at any moment leaves the old file intact. Raises StateError if `state` does not fit the signature,
-        OSError if the file cannot be written.
+        weights: whether the file contains them; a step without takes them later (`Step.load_weights`). state: written
+        instead of its own, tensor by tensor, of which none is kept in memory. A crash at any moment leaves the old file
+        intact. Raises StateError if the state does not fit the signature, OSError if the file cannot be written.
         """
-        check_state(self.signature.state, self.state)
-        state, absent = store(self.signature.state, self.state)
+        own = self if weights else self.without_weights()
+        with writing(Path(path)) as file:
+            own._write(file, own.state if state is None else state)
+
+    def _write(self, file: Writer, state: Iterable[np.ndarray]) -> None:
         manifest = {
             "versions": dict(self.versions),
             "target": self.target,
             "precision": self.precision,
             **_head(self),
-            "zeros": absent,
+            "unset": keys_of(self.signature.state, self.unset),
             "programs": {name: _head(program) for name, program in self.programs.items()},
         }
-        members: dict[str, bytes | memoryview] = {_STATE.format(key): data for key, data in state.items()}
-        members |= _parts(self)
-        for name, program in self.programs.items():
-            members |= {_PROGRAM.format(name) + part: data for part, data in _parts(program).items()}
-        write_container(Path(path), manifest, members)
+        for prefix, program in (("", self), *((_PROGRAM.format(name), own) for name, own in self.programs.items())):
+            for part, data in sorted(_parts(program).items()):
+                file.add(prefix + part, data)
+        file.end({**manifest, "zeros": self._add_state(file, state)})
+
+    def _add_state(self, file: Writer, state: Iterable[np.ndarray]) -> list[str]:
+        """Writes the state, tensor by tensor; the keys of those that are zero, and are not written."""
+        zero: list[str] = []
+        for key, data in store(self.signature.state, state, self.unset):
+            if data is None:
+                zero.append(key)
+            else:
+                file.add(_STATE.format(key), data)
+        return zero
+
+    def without_weights(self) -> Artifact:
+        """The same step without its parameters, frozen ones too, and buffers that files of weights have."""
+        specs = self.signature.state
+        unset = self.unset | {spec.name for spec in specs if is_weight(spec)}
+        kept = (placeholder(spec) if spec.name in unset else a for spec, a in zip(specs, self.state, strict=True))
+        return replace(self, state=tuple(kept), unset=unset)
 
     @staticmethod
     def read(path: str | os.PathLike[str], to_run: bool = True) -> Artifact:
@@ -149,10 +173,7 @@ def check_state(specs: tuple[StateSpec, ...], state: tuple[np.ndarray, ...]) -> 
     if len(specs) != len(state):
         raise StateError("state", f"expected {len(specs)} arrays, got {len(state)}")
     for spec, array in zip(specs, state, strict=True):
-        if array.shape == spec.shape and array.dtype == dtype_of(spec.dtype).numpy:
-            continue
-        got = describe(mlir_name(array.dtype), array.shape)
-        raise StateError(f"state {spec.name!r}", f"expected {describe(spec.dtype, spec.shape)}, got {got}")
+        check_array(spec, array)
 
 
 def _head(artifact: Artifact) -> dict[str, Any]:
@@ -181,12 +202,13 @@ def _from_members(manifest: Manifest, members: dict[str, bytes]) -> Artifact:
     programs = {
         name: _program(manifest, head, _PROGRAM.format(name), members) for name, head in manifest.programs.items()
     }
-    return replace(step, state=state, programs=programs)
+    unset = frozenset(spec.name for spec in step.signature.state if state_key(spec) in manifest.unset)
+    return replace(step, state=state, unset=unset, programs=programs)
 
 
 def stored_state(manifest: Manifest, members: Mapping[str, bytes]) -> tuple[np.ndarray, ...]:
     """The state among the members of a file, one array per entry of its signature. Raises StateError."""
-    return restore(manifest.signature.state, _named(members, _STATE), frozenset(manifest.zeros))
+    return restore(manifest.signature.state, _named(members, _STATE), manifest.zeros, manifest.unset)
 
 
 def is_state(member: str) -> bool:

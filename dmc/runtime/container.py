@@ -6,8 +6,10 @@ import hashlib
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -40,21 +42,45 @@ class _Checksums(msgspec.Struct, frozen=True):
     sha256: dict[str, Digest]
 
 
-def write_container(path: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes | memoryview]) -> None:
-    """Writes `manifest` (JSON values; `schema` and the checksums are added) and `members`, replacing `path` atomically.
-    Raises OSError, and ArtifactError for a name or a manifest that no reader would take.
-    """
-    names = sorted(members)
-    _check_names(path, names)
-    checksums = dict(zip(names, _in_threads(lambda name: _checksum(members[name]), names), strict=True))
-    head = json.dumps({"schema": SCHEMA, **manifest, "sha256": checksums}, indent=1).encode()
-    if len(head) > MAX_MANIFEST:
-        fact = f"cannot be written: {MANIFEST} would have {len(head):,} bytes; at most {MAX_MANIFEST:,} are read"
-        raise ArtifactError(str(path), fact, hint="compile it for fewer shapes of batches")
-    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(_entry(MANIFEST), head)
-        for name in names:
-            archive.writestr(_entry(name), members[name])
+class Writer:
+    """A container that is being written, member by member: of their bytes it keeps none."""
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile, threads: ThreadPoolExecutor) -> None:
+        self._path, self._archive, self._threads = path, archive, threads
+        self._checksums: dict[str, str] = {}
+
+    def add(self, name: str, data: bytes | memoryview) -> None:
+        """Writes a member. Raises OSError, and ArtifactError for a name that no reader would take."""
+        try:
+            check_name(name)
+        except zipfile.BadZipFile as error:
+            hint = "give the module another name"
+            raise ArtifactError(str(self._path), f"cannot be written: {error}", hint) from error
+        checksum = _begun(self._threads, data)
+        self._archive.writestr(_entry(name), data)
+        self._checksums[name] = checksum()
+
+    def end(self, manifest: Mapping[str, Any]) -> None:
+        """Writes the manifest (JSON values; `schema` and the checksums are added).
+
+        Raises OSError, and ArtifactError for one that no reader would take.
+        """
+        head = json.dumps({"schema": SCHEMA, **manifest, "sha256": self._checksums}, indent=1).encode()
+        if len(head) > MAX_MANIFEST:
+            fact = f"cannot be written: {MANIFEST} would have {len(head):,} bytes; at most {MAX_MANIFEST:,} are read"
+            raise ArtifactError(str(self._path), fact, hint="compile it for fewer shapes of batches")
+        self._archive.writestr(_entry(MANIFEST), head)
+
+
+@contextmanager
+def writing(path: Path) -> Generator[Writer]:
+    """What writes a container, which replaces `path` atomically when the block ends."""
+    with (
+        replacing(path) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        yield Writer(path, archive, threads)
 
 
 def read_container(
@@ -84,18 +110,18 @@ def read_container(
     return manifest, {member.name: data for member, data in zip(taken, contents, strict=True)}
 
 
-def _check_names(path: Path, names: Sequence[str]) -> None:
-    try:
-        for name in names:
-            check_name(name)
-    except zipfile.BadZipFile as error:
-        raise ArtifactError(str(path), f"cannot be written: {error}", hint="give the module another name") from error
-
-
 def _in_threads(function: Callable[[_Given], _Made], given: Sequence[_Given]) -> list[_Made]:
     """`function` of each: reading and hashing keep a processor busy, and hold no lock of Python's."""
     with ThreadPoolExecutor(_THREADS) as threads:
         return side_by_side(threads, function, given)
+
+
+def _begun(threads: ThreadPoolExecutor, data: bytes | memoryview) -> Callable[[], str]:
+    """What waits for a checksum, which is computed meanwhile."""
+    try:
+        return threads.submit(_checksum, data).result
+    except RuntimeError:  # Once the main thread has ended, Python gives threads no more work.
+        return partial(_checksum, data)
 
 
 def _checksum(data: bytes | memoryview) -> str:

@@ -41,6 +41,7 @@ _TABLE = (
 )
 
 _BY_NAME = {dtype.name: dtype for dtype in _TABLE}
+_STORED = {dtype.safetensors: dtype for dtype in _TABLE}
 _BY_NUMPY = {dtype.numpy: dtype for dtype in _TABLE}
 
 
@@ -49,6 +50,16 @@ def dtype_of(name: str) -> DType:
     if name not in _BY_NAME:
         raise DmcError(f"element type {name!r}", f"not one of {', '.join(_BY_NAME)}", hint="use one of these")
     return _BY_NAME[name]
+
+
+def stored_dtype(name: str) -> DType | None:
+    """The element type of safetensors' name; None for one that the runtime does not support."""
+    return _STORED.get(name)
+
+
+def is_floating(name: str) -> bool:
+    """Whether an MLIR name is that of a floating-point type."""
+    return name.startswith(("f", "bf"))
 
 
 def mlir_name(dtype: np.dtype) -> str:

@@ -27,7 +27,8 @@ class Head(Struct, frozen=True, kw_only=True):
 
 
 class Manifest(Head, frozen=True, kw_only=True):
-    """What it says of the whole step. zeros: the keys of state tensors of zeros, which the file does not hold.
+    """What it says of the whole step. zeros, unset: the keys of state tensors that the file does not hold, those of
+    zeros and those that have no numbers yet.
 
     programs: the further ones, by name.
     """
@@ -36,4 +37,5 @@ class Manifest(Head, frozen=True, kw_only=True):
     target: Target
     precision: Literal["fp32", "bf16", "bf16-mixed"]
     zeros: tuple[Name, ...]
+    unset: tuple[Name, ...] = ()
     programs: dict[ProgramName, Head]

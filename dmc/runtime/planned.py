@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -87,10 +87,16 @@ class PlannedSession(Calls):
         with self.lock:
             self._drain()
             with undisturbed:
-                self._drain()
-                self._first().fill(self._state, arrays)
-                for arena in self._memory.values():
-                    arena.push()
+                self.write_some(enumerate(arrays))
+
+    def write_some(self, arrays: Iterable[tuple[int, np.ndarray]]) -> None:
+        """Overwrites state tensors, one by one, after all queued steps; raises DmcError if one has failed."""
+        with self.lock:
+            self._look()
+            for index, array in arrays:
+                self._first().fill([self._state[index]], [array])
+            for arena in self._memory.values():
+                arena.push()
 
     def memory(self) -> dict[tuple[int, str], np.ndarray]:
         """Copies of the arenas after all queued steps, by rank and space, for debugging."""

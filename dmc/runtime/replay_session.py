@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle, islice
 from typing import Any
 
@@ -211,8 +211,14 @@ class ReplaySession(Session):
         with self.lock:
             self._drain()
             with undisturbed:
-                self._drain()
-                self._state.write(arrays)
+                self.write_some(enumerate(arrays))
+
+    def write_some(self, arrays: Iterable[tuple[int, np.ndarray]]) -> None:
+        """Overwrites state tensors, one by one, after all queued steps; raises DmcError if the device fails."""
+        with self.lock:
+            self._drain()
+            for index, array in arrays:
+                self._state.write(index, array)
 
     def _end(self) -> None:
         with contextlib.suppress(DmcError):

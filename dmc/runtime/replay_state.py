@@ -36,11 +36,17 @@ class ReplayState:
         slot = self._slots[index]
         return typed(self._bytes(slot), slot)
 
-    def write(self, arrays: Sequence[np.ndarray]) -> None:
-        """Overwrites all tensors."""
-        for slot, array in zip(self._slots, arrays, strict=True):
-            if slot.range.length:
-                self._write(slot, array)
+    def write(self, index: int, array: np.ndarray) -> None:
+        """Overwrites a tensor."""
+        slot = self._slots[index]
+        if not slot.range.length:
+            return
+        if slot.range.space == HOST:
+            self._in_host_memory(slot)[:] = 0 if are_zeros(array) else bytes_of(array)
+        elif are_zeros(array):
+            self._device.fill(0, self._address(slot), slot.range.length, b"\0")
+        else:
+            self._device.upload(self._address(slot), bytes_of(array))
 
     def room(self, index: int, rank: int, ranks: int) -> Room:
         """Device memory in which ranks gather a tensor, and where this rank's part of it is."""
@@ -59,14 +65,6 @@ class ReplayState:
         if slot.range.space == HOST:
             return self._in_host_memory(slot).copy()
         return self._device.download(self._address(slot), slot.range.length)
-
-    def _write(self, slot: Slot, array: np.ndarray) -> None:
-        if slot.range.space == HOST:
-            self._in_host_memory(slot)[:] = 0 if are_zeros(array) else bytes_of(array)
-        elif are_zeros(array):
-            self._device.fill(0, self._address(slot), slot.range.length, b"\0")
-        else:
-            self._device.upload(self._address(slot), bytes_of(array))
 
     def _in_host_memory(self, slot: Slot) -> np.ndarray:
         return np.frombuffer(self.arenas[HOST], np.uint8)[slot.range.offset : slot.range.end]

@@ -78,6 +78,9 @@ def _of_file(path: Path) -> SavedState:
     try:
         given = msgspec.convert(manifest, Manifest)
         check_head(given, "")
+        if given.unset:
+            fact = f"has no weights: {len(given.unset)} tensors of its state have no numbers yet"
+            raise StateError("its state", fact, hint="load it, give it weights (load_weights) and save it")
         return SavedState(given.signature.state, stored_state(given, members))
     except msgspec.ValidationError as error:
         raise ArtifactError(str(path), f"{MANIFEST}: {error}", hint=RESTORE) from error

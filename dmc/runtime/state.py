@@ -108,12 +108,13 @@ def _name_facts(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> Iterato
         for places in needed:
             first = next((name for where, name in places if where == section), None)
             if first is not None and not any(name in state.get(where, ()) for where, name in places):
-                yield f"{section}: missing {first!r}{_nearest(first, set(given) - known)}"
+                yield f"{section}: missing {first!r}{nearest(first, set(given) - known)}"
         for name in sorted(set(given) - known):
-            yield f"{section}: unexpected {name!r}{_nearest(name, known)}"
+            yield f"{section}: unexpected {name!r}{nearest(name, known)}"
 
 
-def _nearest(name: str, candidates: set[str]) -> str:
+def nearest(name: str, candidates: set[str]) -> str:
+    """A name among these that is like one that was expected, for a message; "" where none is."""
     close = difflib.get_close_matches(name, sorted(candidates), n=1)
     return f" (nearest: {close[0]!r})" if close else ""
 

@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 
 from dmc.errors import ArtifactError, InputError, NonFiniteLossError, VerificationError
-from dmc.runtime import state as states
 from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, check_state
 from dmc.runtime.checks import LearningRates, check_artifact, in_order, not_finite, rates_of
 from dmc.runtime.fingerprints import fingerprints
@@ -28,7 +27,7 @@ from dmc.runtime.planned import PlannedSession
 from dmc.runtime.profiling import Profile, profile
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.signature import Signature
-from dmc.runtime.state import StateDict
+from dmc.runtime.step_state import StepState
 from dmc.runtime.tolerance import TOLERANCE
 from dmc.runtime.tree import flatten_call
 from dmc.runtime.uncopied import Uncopied
@@ -39,7 +38,7 @@ _DEFAULT = RunSettings()
 _GUARD = {on: np.asarray(on, np.int32) for on in (False, True)}
 
 
-class Step(NotOfTorch, Uncopied):
+class Step(StepState, NotOfTorch, Uncopied):
     """A compiled training step; parameters and optimizer state stay in device memory.
 
     On GPUs, a step of several ranks runs in one process per rank; on a CPU, in one process. A process with one rank
@@ -74,13 +73,12 @@ class Step(NotOfTorch, Uncopied):
             kind = name.partition("-")[0]
             self._variants[kind].append(Variant(number, program.signature, own, opened.session))
         # The state is on the device from now on; the host copy would only double the memory.
-        self._artifact = dataclasses.replace(artifact, state=())
-        self._fingerprints = fingerprints(artifact.signature.state, artifact.state)
+        self._artifact = dataclasses.replace(artifact, state=(), unset=frozenset())
+        self._fingerprints = fingerprints(artifact.signature.state, artifact.state, artifact.unset)
         self._default_rates = rates_of(artifact.signature.learning_rates, artifact.signature)
         self._verifies = False
         self.device_bytes = artifact.device_bytes
-        self._state = HeldState(artifact.signature.state, opened.ranks, opened.session, opened.peers)
-        self._counter = next(i for i, spec in enumerate(artifact.signature.state) if spec.role == "counter")
+        self._state = HeldState(artifact.signature.state, opened.ranks, opened.session, opened.peers, artifact.unset)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: str | None = None, verify: bool = False) -> Self:
@@ -122,11 +120,6 @@ class Step(NotOfTorch, Uncopied):
         if rank not in range(ranks := len(job.programs)):
             raise InputError(f"rank {rank}", f"is not one of {ranks}", hint=f"ranks are 0 to {ranks - 1}")
         return PlanReport.of(job, rank, label)
-
-    @property
-    def steps_done(self) -> int:
-        """Optimizer steps done since the state was new; waits for the steps in flight."""
-        return int(self._state.whole(self._counter))
 
     def __call__(
         self, *batch: Any, lr: LearningRates | None = None, check_finite: bool = False, **batch_kw: Any
@@ -182,53 +175,18 @@ class Step(NotOfTorch, Uncopied):
             raise ArtifactError("the step", "already runs on the CPU, the reference", hint='load it with device="cuda"')
         self._verifies = True
 
-    def state_dict(self) -> StateDict:
-        """A copy of the whole state on the host (numpy arrays); waits for the steps in flight."""
-        return states.build(self.signature.state, self._state.all())
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Overwrites the state with a dictionary like that of `state_dict`, of numpy arrays or torch tensors.
-
-        `{"model": …}` alone overwrites the model's parameters and buffers; the rest keeps its values, and so does a
-        frozen tensor that is left out. Raises StateError listing every name that does not match; the state is then
-        unchanged.
-        """
-        specs = self.signature.state
-        given = states.flatten(specs, state)
-        with self._session.lock:
-            kept = iter(self._state.wholes([index for index, array in enumerate(given) if array is None]))
-            arrays = [next(kept) if array is None else array for array in given]
-            self._session.write_state(self._ranks.scatter(specs, arrays))
-            self._fingerprints |= fingerprints(specs, given)
-
-    def rank_state_dict(self, rank: int) -> StateDict:
-        """A copy of one rank's state, like `state_dict`; split tensors have the shape of the rank's part.
-
-        Raises InputError for a rank that the step does not have.
-        """
-        if rank not in self._ranks.held:
-            first, last = self._ranks.held[0], self._ranks.held[-1]
-            raise InputError(f"rank {rank}", "is not in this process", hint=f"ranks here are {first} to {last}")
-        return states.build(self.signature.state, self._state.parts(rank))
-
-    def differing_replicas(self) -> tuple[str, ...]:
-        """The state tensors whose replicas on two ranks are not bitwise equal; () where all agree."""
-        return self._state.differing()
-
     def snapshot(self) -> Artifact:
         """The step and its current state as a value; waits for the steps in flight."""
-        return dataclasses.replace(self._artifact, state=tuple(self._state.all()))
+        return dataclasses.replace(self._artifact, state=tuple(self._state.all()), unset=self._state.unset)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the step and its current state as one `.dmc` file; a crash meanwhile leaves an old file intact.
 
-        Waits for the steps in flight; rank 0 writes. Raises OSError if the file cannot be written.
+        Waits for the steps in flight; rank 0 writes, tensor by tensor. Raises OSError if the file cannot be written.
         """
-        snapshot = self.snapshot()
-        if self.peers is None:
-            snapshot.write(path)
-        else:
-            self.peers.on_first(lambda: snapshot.write(path))
+        artifact = dataclasses.replace(self._artifact, unset=self._state.unset)
+        indices = range(len(self.signature.state))
+        self._state.stream_to(lambda state: artifact.write(path, state=state), indices)
 
     def profile(self, steps_ns: Sequence[float] = ()) -> Profile:
         """What a step takes, and on a GPU each of its commands. Collective; runs steps that change the state."""
@@ -240,22 +198,11 @@ class Step(NotOfTorch, Uncopied):
         if self.peers is not None:
             self.peers.close()
 
-    def own_state(self, indices: Sequence[int] | None = None) -> list[np.ndarray]:
-        """Copies of this process's part of the state: whole tensors, or the parts of its one rank.
-
-        indices: in `signature.state`; all by default.
-        """
-        return self._state.own(range(len(self.signature.state)) if indices is None else indices)
-
-    @property
-    def fingerprints(self) -> dict[str, str]:
-        """What tells the values of frozen tensors apart, by their keys in files."""
-        return dict(self._fingerprints)
-
     def _evaluations(self) -> list[Variant]:
         if not self._variants[EVALUATION]:
             fact = "was compiled without evaluation"
             raise ArtifactError("the step", fact, hint="compile it with evaluation=True")
+        self._state.check()
         return self._variants[EVALUATION]
 
     def _run(self, values_of: Batch, lr: LearningRates | None, check_finite: bool) -> Any:
@@ -266,6 +213,7 @@ class Step(NotOfTorch, Uncopied):
         return program.result(outputs[0], outputs[2:])
 
     def _issue(self, values_of: Batch, lr: LearningRates | None, check_finite: bool) -> tuple[Variant, list[LazyArray]]:
+        self._state.check()
         program, values = fitting(self._variants[TRAINING], values_of)
         signature, batch = program.signature, program.arrays(values)
         given = {"lr": self._default_rates if lr is None else rates_of(lr, signature), "guard": _GUARD[check_finite]}

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dmc.compiled_step import CompiledStep
 from tests.mistakes.table import FEATURES, ROWS, batch, compiled, forward, mistake
 
 
@@ -48,11 +49,44 @@ def product_of_two_types() -> Any:
     return forward(lambda _, x: x @ torch.ones(FEATURES, FEATURES, dtype=torch.bfloat16))  # here
 
 
-@mistake(r"is on the device 'meta'", "to_empty", place="parameter '0.weight'")
-def model_without_data() -> Any:
+@mistake(r"buffer on the device 'meta', which no file of weights has", "init_empty_weights", place="1.mask")
+def buffer_without_data() -> Any:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mask", torch.ones(FEATURES, FEATURES).tril(), persistent=False)
+
     with torch.device("meta"):
-        model = nn.Sequential(nn.Linear(FEATURES, FEATURES))
+        model = nn.Sequential(nn.Linear(FEATURES, FEATURES), Masked())
     return compiled(model)
+
+
+@mistake(r"on the device 'meta' that is neither a parameter nor a buffer", "as a buffer on the CPU")
+def attribute_without_data() -> Any:
+    with torch.device("meta"):
+        ones = torch.ones(FEATURES)
+    return forward(lambda _, x: x * ones)  # here
+
+
+@mistake(r"inside of torch\.device\('meta'\)", "behind the block", place="dmc.compile")
+def compiled_without_data() -> Any:
+    example = batch()
+    with torch.device("meta"):
+        return compiled(nn.Linear(FEATURES, FEATURES), example=example)
+
+
+@mistake(r"parameter 'weight' is on the device 'meta'", "small sizes", place="verify=True")
+def verified_without_data() -> Any:
+    with torch.device("meta"):
+        model = nn.Linear(FEATURES, FEATURES)
+    return compiled(model, verify=True)
+
+
+@mistake(r"has no weights yet: 2 tensors .* \(bias, weight\)", "load_weights", place="the step")
+def step_without_weights() -> Any:
+    with torch.device("meta"):
+        model = nn.Linear(FEATURES, FEATURES)
+    return CompiledStep(compiled(model))(*batch())
 
 
 @mistake(r"is on the device 'meta'", "on the CPU", place="example[0]")

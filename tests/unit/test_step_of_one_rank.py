@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -80,7 +80,8 @@ class Peers:
     def gather(self) -> None:
         self.calls.append(f"gather after {[ON_TWO.state[index].role for index in self.session.read]}")
 
-    def on_first(self, write: object) -> None:
+    def on_first(self, write: object, take_part: Callable[[], object]) -> None:
+        take_part()
         self.calls.append("on first")
 
     def close(self) -> None:

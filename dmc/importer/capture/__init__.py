@@ -3,6 +3,8 @@
 * capture: from parameters and batch to the loss
 * objective: model and loss as one module
 * registered: parameters and buffers, and what a call may do with them
+* stand_ins: for parameters and buffers on the device meta
+* buffers: such that their modules compute
 * own_loss: the loss of a model that computes it itself
 * tree: nested containers of tensors
 * export: `torch.export`, with its failures as ours

@@ -21,6 +21,7 @@ from dmc.importer.capture.objective import MODEL, Loss, Objective, registered
 from dmc.importer.capture.overlaps import check_overlaps
 from dmc.importer.capture.own_loss import OwnLoss, check_given, reader_of
 from dmc.importer.capture.registered import describe
+from dmc.importer.capture.stand_ins import put_stand_ins
 from dmc.importer.capture.turned import turn_by_views
 from dmc.importer.python.calls import PythonCall
 from dmc.importer.python.state import PythonState
@@ -41,7 +42,8 @@ class Capture:
     tied one once; `aliases` maps a name to the other names of its tensor, `kinds` to "parameter", "buffer" or
     "constant". `aux` is the tree over the auxiliary outputs. memory: the user's own tensors of the same names, as
     they were before any conversion. hooks: those on parameters' gradients. calls: the Python calls that nodes stand
-    for. saved: the keys of the model's `state_dict()`.
+    for. saved: the keys of the model's `state_dict()`. unset: the names of tensors without numbers, which are on the
+    device meta; in `state`, others stand in for them.
     """
 
     graph: fx.GraphModule
@@ -58,6 +60,7 @@ class Capture:
     hooks: Mapping[str, tuple[Hook, ...]]
     calls: tuple[PythonCall, ...]
     saved: frozenset[str]
+    unset: frozenset[str]
 
 
 def capture(
@@ -75,6 +78,7 @@ def capture(
         objective = Objective(model, loss, args, kwargs, dtype, python_state)
         check_hooks(objective)
         memory = registered(objective)
+        unset = put_stand_ins(model, objective.loss, dtype)
         if dtype is not None:
             _convert(objective, dtype)
         program = _exported(objective, tuple(tensor for _, tensor in batch), parts)
@@ -102,6 +106,7 @@ def capture(
         hooks={name: hooks_of(memory[name]) for name, kind in kinds.items() if kind == "parameter"},
         calls=tuple(objective.seen.watch.calls.calls),
         saved=frozenset(model.state_dict()),
+        unset=unset & state.keys(),
     )
 
 

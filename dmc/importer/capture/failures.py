@@ -45,6 +45,11 @@ _KINDS = (
         "call torch.nn.functional.scaled_dot_product_attention with attn_mask, a mask or what is added to scores",
     ),
     _Kind(
+        r"devices, (meta and|\w+ and meta)",
+        "computes with a tensor on the device 'meta' that is neither a parameter nor a buffer",
+        "make it outside of torch.device('meta'), as a buffer on the CPU, or in `forward`, on the device of an input",
+    ),
+    _Kind(
         r"same device|not linked with support for|not compiled with CUDA|NVIDIA driver|No CUDA GPUs",
         "{message}",
         "name no device in `forward`: make tensors where others are (device=x.device); where a step runs is decided by "

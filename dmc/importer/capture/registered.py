@@ -31,7 +31,7 @@ class Registered:
         by_name: dict[str, Tensor] = {}
         # While export traces, a module is another object under each of its paths, with the same registries.
         copies: dict[int, _Module] = {}
-        for path, module in _modules(model, loss):
+        for path, module in modules_of(model, loss):
             parameters, buffers = parameters_of(module), buffers_of(module)
             copies.setdefault(id(buffers), (path, module, dict(parameters), dict(buffers)))
             own = {**parameters, **buffers}
@@ -71,7 +71,7 @@ class Registered:
             yield from (tensor for registry in registries for tensor in registry.values() if tensor is not None)
 
 
-def _modules(model: nn.Module, loss: nn.Module | None) -> Iterator[tuple[str, nn.Module]]:
+def modules_of(model: nn.Module, loss: nn.Module | None) -> Iterator[tuple[str, nn.Module]]:
     """Every module of the model, by each path in it, and those of the loss, from `loss` on."""
     yield from model.named_modules(remove_duplicate=False)
     if loss is not None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 import dmc
 from dmc.errors import DmcError
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.stored_state import store
+from dmc.runtime.stored_state import keys_of, store
 from dmc.runtime.world.launch import World
 from dmc.runtime.world.store import TIMEOUT_S, Store
 
@@ -30,7 +30,6 @@ def facts_of(artifact: Artifact, **more: str) -> dict[str, str]:
     """The facts that must be the same on all ranks, by name. more: further facts, for example `driver="580.1"`."""
     signature = json.dumps(artifact.signature.to_json(), sort_keys=True).encode()
     certificate = artifact.certificate
-    stored, absent = store(artifact.signature.state, artifact.state)
     return {
         "dmc": dmc.__version__,
         "plan": artifact.job.digest(),
@@ -38,10 +37,18 @@ def facts_of(artifact: Artifact, **more: str) -> dict[str, str]:
         **{f"plan of the {name}": program.job.digest() for name, program in artifact.programs.items()},
         "table of costs": certificate.cost_table,
         "signature": _digest([signature]),
-        "state": _digest([*map(str.encode, absent), *stored.values()]),
+        "state": _digest(_parts(artifact)),
         _RANKS: str(len(artifact.job.programs)),
         **more,
     }
+
+
+def _parts(artifact: Artifact) -> Iterator[bytes | memoryview]:
+    """What makes up the state: the keys of tensors, and the bytes of those that have any but zeros."""
+    yield from map(str.encode, keys_of(artifact.signature.state, artifact.unset))
+    for key, data in store(artifact.signature.state, artifact.state, artifact.unset):
+        yield key.encode()
+        yield from () if data is None else (data,)
 
 
 def agree(store: Store, facts: Mapping[str, str], trouble: str = "", timeout_s: float = TIMEOUT_S) -> None:

@@ -88,20 +88,35 @@ class Peers:
         """Before all ranks collect something outside steps. Raises DmcError that names those who do not."""
         self.store.barrier("a call that all ranks make (state_dict, snapshot, save, load_state_dict)", self._patience_s)
 
-    def on_first(self, write: Callable[[], None]) -> None:
-        """Rank 0 writes, and all wait for it. Raises OSError on all ranks if it cannot."""
+    def together(self, do: Callable[[], None]) -> None:
+        """Does something on all ranks at the same time. Raises on all of them where it fails on one."""
         self.gather()
-        failure: OSError | None = None
-        if self.world.rank == 0:
-            try:
-                write()
-            except OSError as error:
-                failure = error
-        told = self.store.exchange("write", str(failure or "").encode(), WRITING_S)[0].decode()
+        failure: OSError | DmcError | None = None
+        try:
+            do()
+        except (OSError, DmcError) as error:
+            failure = error
+        told = self.store.exchange("together", str(failure or "").encode(), WRITING_S)
         if failure is not None:
             raise failure
-        if told:
-            raise OSError(f"rank 0 could not write it: {told}")
+        for rank, text in enumerate(told):
+            if text:
+                raise DmcError(f"rank {rank}", text.decode(), hint="see what it says")
+
+    def on_first(self, write: Callable[[], None], take_part: Callable[[], object]) -> None:
+        """Rank 0 writes, and all wait for it. Raises on all ranks if it cannot.
+
+        take_part: collects for rank 0 what is left to be collected; called on all ranks, there after writing.
+        """
+
+        def do() -> None:
+            try:
+                if self.world.rank == 0:
+                    write()
+            finally:
+                take_part()
+
+        self.together(do)
 
     def begin(self, step: int) -> None:
         """Begins a step of this rank. Raises DmcError if a rank is gone."""
