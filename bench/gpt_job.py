@@ -97,7 +97,7 @@ def gpt_job(shape: Shape, ranks: int) -> Job:
         Program(w.rank, {"device": w.top, "pinned_host": 1 << 20}, LANES, (), tuple(w.commands), tuple(w.buffers))
         for w in writers
     )
-    return Job({"dp": ranks}, (Channel("dp", ("dp",)),), writers[0].kernels, programs)
+    return Job.of({"dp": ranks}, (Channel("dp", ("dp",)),), writers[0].kernels, programs)
 
 
 def _step(writer: _Writer) -> None:

@@ -16,8 +16,7 @@ def without_others(job: Job) -> Job:
     Without copies tensors would be zeros, with which kernels take less power, and so less time. Movements of integers
     stay: without the tokens of other ranks, all rows of an embedding's gradient would be one.
     """
-    programs = (replace(each, commands=tuple(_own(each.commands)), buffers=()) for each in job.programs)
-    return replace(job, programs=tuple(programs))
+    return job.mapped(lambda each: replace(each, commands=tuple(_own(each.commands)), buffers=()))
 
 
 def _own(commands: Sequence[Any]) -> Iterator[Any]:

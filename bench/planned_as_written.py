@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.commands.events import Edge, needed_edges, with_events
@@ -17,7 +15,7 @@ from dmc.analysis.commands.jobs import job_of
 from dmc.passes.base import run_passes
 from dmc.passes.planned.lower_to_plan import LowerToPlan
 from dmc.passes.planned.plan_memory import PlanMemory
-from dmc.program import Job, Launch, Program, Work
+from dmc.program import Job, Launch, Program, Work, covering
 from dmc.step_function import find_step
 
 
@@ -30,9 +28,9 @@ def planned_as_written(module: ir.Module) -> Job:
     orders = list(_orders(find_step(module)))
     run_passes(module, (PlanMemory(), LowerToPlan()))
     job = job_of(module)
-    written = [with_events(program, tuple(_edges(program, orders))) for program in job.programs]
-    needed = needed_edges(written)
-    return msgspec.structs.replace(job, programs=tuple(with_events(program, needed) for program in written))
+    written = job.mapped(lambda program: with_events(program, tuple(_edges(program, orders))))
+    (own,) = written.classes
+    return written.mapped(lambda program: with_events(program, needed_edges(covering(own, job.layout))))
 
 
 def _orders(step: func.FuncOp) -> Iterator[tuple[int, int]]:

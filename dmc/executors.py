@@ -100,7 +100,8 @@ class Built:
 
 def _of_ranks(job: Job, count: Callable[[Program], int]) -> tuple[int, ...]:
     """The bytes that are counted for each rank; none where all are 0."""
-    found = tuple(map(count, job.programs))
+    counts = {rank: counted for each in job.classes for counted in [count(each.program)] for rank in each.ranks}
+    found = tuple(counts[rank] for rank in sorted(counts))
     return found if any(found) else ()
 
 

@@ -130,11 +130,11 @@ def planner(keywords: Mapping[str, Any], cap: int) -> tuple[Plan, int, int]:
 
     def plan(batch: int) -> Fit:
         job, name = _job(_resized(example, rows, batch), cap, **options)
-        launches = [each for each in job.programs[0].commands if isinstance(each, Launch)]
+        launches = [each for each in job.classes[0].program.commands if isinstance(each, Launch)]
         recomputed = sum(each.label.endswith(RECOMPUTED) for each in launches)
         summary = summarise(simulate(job, machine(name)))
-        size = max(device_bytes(each.arenas) for each in job.programs)
-        on_host = max(offloaded_bytes(each) + fetched_bytes(each) for each in job.programs)
+        size = max(device_bytes(each.program.arenas) for each in job.classes)
+        on_host = max(offloaded_bytes(each.program) + fetched_bytes(each.program) for each in job.classes)
         return Fit(batch, size, recomputed, summary.step_ns, on_host)
 
     return plan, rows, step

@@ -23,16 +23,38 @@ def Dm_RangeAttr : Dm_Attr<"Range", "range"> {
 
 def Dm_RangeArrayAttr : TypedArrayAttrBase<Dm_RangeAttr, "array of ranges">;
 
+def Dm_SliceAttr : Dm_Attr<"Slice", "slice"> {
+  let summary = "a read at another place on each rank";
+  let description = [{
+    The read of this number of a command, as the first rank of the program's has it, begins so many bytes further on for
+    each step along an axis of the mesh.
+
+    Rules: the number is not negative, and no stride is; in a module the mesh has the axes.
+
+    Example: `#dm.slice<0 : i64, {dp = 256 : i64}>`
+  }];
+  let parameters = (ins
+    Dm_Parameter<Dm_NonNegative, "::mlir::IntegerAttr", "the number of the read", "0 : i64">:$read,
+    Dm_Parameter<DictionaryAttr, "::mlir::DictionaryAttr", "axis to bytes", "{dp = 256 : i64}">:$strides);
+  let assemblyFormat = "`<` $read `,` $strides `>`";
+}
+
+def Dm_SliceArrayAttr : TypedArrayAttrBase<Dm_SliceAttr, "array of slices">;
+
 def Dm_ProgramOp : Dm_Op<"program", [Symbol, SingleBlock, NoTerminator, IsolatedFromAbove,
                                      HasParent<"::mlir::ModuleOp">]> {
-  let summary = "everything that one rank does in a step";
+  let summary = "everything that the ranks of a class do in a step";
   let description = [{
+    All of `ranks` run it. It states the ranges, kernels and members of the first of them; what differs on the others
+    is said by `slices` and `variants` of commands, and follows from channels.
+
     The region declares arenas, lanes, slots and buffers, then holds commands (`dm.launch`, `dm.move`, `dm.collective`,
     `dm.record`, `dm.await`) in the order in which they are issued. The commands of one lane run in that order;
     commands of different lanes may overlap unless events order them. Nothing else synchronises.
 
-    Rules: it contains only ops of the plan, declarations before commands; a module has one program for each rank of its
-    mesh, or one where there is no mesh; all named arenas and lanes exist, and ranges lie inside their arenas.
+    Rules: it contains only ops of the plan, declarations before commands; `ranks` ascend; each rank of the module's
+    mesh, or the only one without a mesh, is in one program; all named arenas and lanes exist, and ranges lie inside their
+    arenas.
 
     Lifespan: made by dm-lower-to-plan; completed by dm-place-events; lowered to IREE's stream dialect, or replayed.
 
@@ -42,11 +64,11 @@ def Dm_ProgramOp : Dm_Op<"program", [Symbol, SingleBlock, NoTerminator, Isolated
       "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
       "dm.launch"() {lane = @compute, kernel = @relu, reads = [#dm.range<@device, [0, 64]>],
                      writes = [#dm.range<@device, [256, 64]>]} : () -> ()
-    }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+    }) {sym_name = "program0", ranks = array<i64: 0, 1>} : () -> ()
     ```
   }];
   let handBuilt = 1;
-  let arguments = (ins SymbolNameAttr:$sym_name, Dm_NonNegative:$rank);
+  let arguments = (ins SymbolNameAttr:$sym_name, DenseI64ArrayAttr:$ranks);
   let regions = (region SizedRegion<1>:$body);
 }
 
@@ -129,9 +151,11 @@ def Dm_LaunchOp : Dm_Command<"launch"> {
   let description = [{
     `reads` and `writes` are the kernel's operands and results, in order; `scratch` is memory that it may also
     overwrite. A range of `writes` may equal one of `reads` where the kernel works in place. `label` states its origin.
+    `slices` are the reads that differ between ranks; `variants` are the kernels of the members of `group`, in its
+    order.
 
     Rules: the lane is not of queue `comm`; in a module `kernel` is a private function, and ranges have the sizes of
-    its types.
+    its types; `variants` and `group` come together, one for each member, and have types of the same sizes.
 
     Lifespan: made by dm-lower-to-plan of `dm.kernel`.
 
@@ -141,13 +165,15 @@ def Dm_LaunchOp : Dm_Command<"launch"> {
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$lane, FlatSymbolRefAttr:$kernel, Dm_RangeArrayAttr:$reads,
-                       Dm_RangeArrayAttr:$writes, OptionalAttr<Dm_RangeAttr>:$scratch, OptionalAttr<StrAttr>:$label);
+                       Dm_RangeArrayAttr:$writes, OptionalAttr<Dm_RangeAttr>:$scratch, OptionalAttr<StrAttr>:$label,
+                       OptionalAttr<Dm_SliceArrayAttr>:$slices, OptionalAttr<FlatSymbolRefArrayAttr>:$variants,
+                       OptionalAttr<Dm_GroupAttr>:$group);
 }
 
 def Dm_MoveOp : Dm_Command<"move"> {
   let summary = "copies bytes of one rank";
   let description = [{
-    Between memory spaces, or within one.
+    Between memory spaces, or within one. `slices`: as of a launch.
 
     Rules: both ranges have the same length and do not overlap.
 
@@ -159,35 +185,39 @@ def Dm_MoveOp : Dm_Command<"move"> {
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$lane, Dm_RangeAttr:$source, Dm_RangeAttr:$target,
-                       OptionalAttr<StrAttr>:$label);
+                       OptionalAttr<StrAttr>:$label, OptionalAttr<Dm_SliceArrayAttr>:$slices);
 }
 
 def Dm_CollectiveOp : Dm_Command<"collective"> {
   let summary = "a rank's part in a movement between ranks";
   let description = [{
     `kind` is the original op (`all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`, `permute`,
-    `send`, `recv`), `ranks` the members in the order of the group, `instance` identifies the movement in the job.
+    `send`, `recv`), `instance` identifies the movement in the job. Its members are those of the group of the lane's
+    channel that the rank is in; `ranks` states them, in the order of the group, where the channel lists its groups.
     `source` holds `count` elements of `type`. With n members `target` holds as many for an all_reduce, all_to_all,
     broadcast, permute or recv, n times as many for an all_gather, an n-th for a reduce_scatter. Pieces are contiguous
     and in the order of the members: gather and scatter act on whole pieces. `peer` is the root of a broadcast or the
-    other end of a message, as an index in `ranks`; `pairs` are sources and targets of a permutation.
+    other end of a message, as an index in the group; `pairs` are sources and targets of a permutation. `slices`: as of
+    a launch.
 
     Rules: the kind exists; the lane is of queue `comm`; exactly the kinds that reduce have a reduction and an
-    accumulation type; sizes are as above; the rank is a member.
+    accumulation type; sizes are as above; the first rank is a member.
 
     Lifespan: made by dm-lower-to-plan of the movement in a `dm.start`.
 
     ```mlir
-    "dm.collective"() {lane = @gradients, kind = "all_reduce", ranks = array<i64: 0, 1>, instance = 3 : i64, type = f32,
-                       count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>,
+    "dm.collective"() {lane = @gradients, kind = "all_reduce", instance = 3 : i64, type = f32, count = 16 : i64,
+                       source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>,
                        reduction = #dm.reduction<"sum">, accumulate = f32} : () -> ()
     ```
   }];
-  let arguments = (ins FlatSymbolRefAttr:$lane, StrAttr:$kind, DenseI64ArrayAttr:$ranks, Dm_NonNegative:$instance,
+  let arguments = (ins FlatSymbolRefAttr:$lane, StrAttr:$kind, OptionalAttr<DenseI64ArrayAttr>:$ranks,
+                       Dm_NonNegative:$instance,
                        TypeAttr:$type, Dm_NonNegative:$count, OptionalAttr<Dm_RangeAttr>:$source,
                        OptionalAttr<Dm_RangeAttr>:$target, OptionalAttr<Dm_ReductionAttr>:$reduction,
                        OptionalAttr<TypeAttr>:$accumulate, OptionalAttr<Dm_NonNegative>:$peer,
-                       OptionalAttr<DenseI64ArrayAttr>:$pairs, OptionalAttr<StrAttr>:$label);
+                       OptionalAttr<DenseI64ArrayAttr>:$pairs, OptionalAttr<StrAttr>:$label,
+                       OptionalAttr<Dm_SliceArrayAttr>:$slices);
 }
 
 def Dm_RecordOp : Dm_Command<"record"> {

@@ -156,7 +156,7 @@ def session_on(
     )
     rank = 0 if peers is None else 1
     programs = (program, replace(program, rank=1)) if rank else (program,)
-    job, code = Job({"rank": len(programs)}, (), {}, programs), DeviceCode({}, {})
+    job, code = Job.of({"rank": len(programs)}, (), {}, programs), DeviceCode({}, {})
     kinds = ("state", "batch", "outputs")
     specs = {kind: tuple(_of_rank(spec, rank) for spec in getattr(signature, kind)) for kind in kinds}
     own = dataclasses.replace(signature, **specs)

@@ -78,7 +78,7 @@ class _Guarded:
         memory = Slot("memory", "parameter", "i8", (self.size,), Range("device", 0, self.size))
         lanes = (Lane("compute", "compute"),)
         program = Program(0, {"device": self.size}, lanes, (memory,), tuple(self.launches))
-        return Job({"rank": 1}, (), self.original.kernels, (program,))
+        return Job.of({"rank": 1}, (), self.original.kernels, (program,))
 
     def memory(self) -> np.ndarray:
         """The operands among bytes that differ everywhere."""

@@ -129,4 +129,4 @@ def job_of(*ranks: Rank, mesh: dict[str, int] | None = None) -> Job:
         for rank in ranks
     )
     channels = (Channel("dp", ("dp",)), Channel("tp", ("tp",)))
-    return Job({"dp": len(ranks)} if mesh is None else mesh, channels, kernels, programs)
+    return Job.of({"dp": len(ranks)} if mesh is None else mesh, channels, kernels, programs)

@@ -93,7 +93,7 @@ class Draft:
             Program(rank, dict(self.sizes), LANES, tuple(self.slots), tuple(own))
             for rank, own in enumerate(self.commands)
         )
-        return Job({"all": self.ranks}, (Channel("all", ("all",)),), {}, programs)
+        return Job.of({"all": self.ranks}, (Channel("all", ("all",)),), {}, programs)
 
 
 def session(job: Job, kernels: str = "", state: Mapping[str, list[np.ndarray]] | None = None) -> PlannedSession:

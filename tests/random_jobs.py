@@ -7,17 +7,22 @@ computed ends in the state or in the one output, so that damage shows.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from random import Random
 from zlib import crc32
+
+from msgspec.structs import replace
 
 from dmc.analysis.commands.events import Edge, needed_edges, with_events
 from dmc.mesh import Mesh
 from dmc.program import (
     ALIGNMENT,
+    Await,
     Channel,
+    Class,
     Collective,
     CollectiveKind,
     Command,
@@ -29,6 +34,10 @@ from dmc.program import (
     Operand,
     Program,
     Range,
+    Record,
+    Slice,
+    Variants,
+    accesses,
 )
 from dmc.program.program import Space
 from tests.job_memory import Piece, Storages
@@ -62,6 +71,8 @@ class RandomStep:
     values: list[Piece] = field(default_factory=list)
     parameters: list[Piece] = field(default_factory=list)
     instances: int = 0
+    # Along these, ranks exchange messages, so that their programs differ.
+    stages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.mesh = Mesh(links=None, **self.sizes)
@@ -99,18 +110,23 @@ class RandomStep:
         self.storages.touch(len(self.steps), (*reads, *writes))
         self.steps.append(Step(lane, tuple(reads), tuple(writes), make))
 
-    def launch(self, reads: Sequence[Piece], writes: Sequence[Piece]) -> None:
-        """Adds a launch; launches of equal types share a kernel, one in four needs scratch memory."""
+    def launch(self, reads: Sequence[Piece], writes: Sequence[Piece], axes: tuple[str, ...] = ()) -> None:
+        """Adds a launch; launches of equal types share a kernel, one in four needs scratch memory.
+
+        axes: along these each rank has a kernel of its own.
+        """
         types = tuple(tuple(Operand("f32", (piece.length // BYTES,)) for piece in each) for each in (reads, writes))
         scratch = 0 if self.random.random() < 0.75 else ALIGNMENT
         name = f"k{crc32(repr((types, scratch)).encode())}"
-        self.kernels[name] = Kernel(name, *types, flops=1, traffic=1, scratch=scratch)
+        names = tuple(f"{name}_{i}" if axes else name for i in range(self.mesh.group_size(axes)))
+        self.kernels |= {each: Kernel(each, *types, flops=1, traffic=1, scratch=scratch) for each in names}
         room = [self.storages.new("device", scratch, "scratch")] if scratch else []
         label = f"layer.{len(self.steps)}"
 
-        def make(_: int, read: Sequence[Range], written: Sequence[Range]) -> Command:
+        def make(rank: int, read: Sequence[Range], written: Sequence[Range]) -> Command:
             extra = written[len(writes)] if scratch else None
-            return Launch(0, name, tuple(read), tuple(written[: len(writes)]), extra, label)
+            own, variants = names[self.mesh.index_in_group(rank, axes)], Variants(axes, names) if axes else None
+            return Launch(0, own, tuple(read), tuple(written[: len(writes)]), extra, label, variants=variants)
 
         self.emit(0, reads, [*writes, *room], make)
 
@@ -136,15 +152,22 @@ class RandomStep:
         self.values.append(new)
 
     def slice(self) -> None:
-        """A kernel on the piece of a value that belongs to the rank."""
+        """The piece of a value that belongs to the rank is an operand, copied or moved; ranks may have own kernels."""
         whole = self.pick()
         axes = (self.random.choice(list(self.sizes)),)
         length = whole.length // self.mesh.group_size(axes)
         if length % BYTES:
             return
-        made = self.storages.new("device", self.size())
-        self.launch([Piece(whole.storage, whole.offset, length, axes)], [made])
-        self.values.append(made)
+        piece = Piece(whole.storage, whole.offset, length, axes)
+        match self.random.randrange(4):
+            case 0:
+                self.move(0, piece, self.storages.new("device", length))
+            case 1:
+                self.values.append(self.storages.new("device", length))
+                self.movement("all_reduce", 0, piece, self.values[-1])
+            case variants:
+                self.values.append(self.storages.new("device", self.size()))
+                self.launch([piece], [self.values[-1]], axes if variants == 2 else ())
 
     def move(self, lane: int, source: Piece, target: Piece) -> None:
         """A copy between memory spaces."""
@@ -217,6 +240,7 @@ class RandomStep:
         axes, name, lane = self.channels[channel].axes, self.channels[channel].name, 3 + channel
         if self.mesh.group_size(axes) % 2:
             return
+        self.stages = tuple(axis for axis in self.sizes if axis in (*self.stages, *axes))
         source = self.pick()
         target = self.storages.new("device", source.length)
         for turn in (0, 1):
@@ -256,19 +280,39 @@ def random_job(seed: int, length: int = 8) -> Job:
     step = RandomStep(random, random.choice(MESHES))
     step.draw(length)
     arenas = step.storages.place(len(step.steps))
-    programs = [_program(step, rank, arenas) for rank in step.mesh.ranks]
-    ordered = _take_turns(step)
-    programs = [with_events(program, ordered) for program in programs]
-    needed = needed_edges(programs)
-    final = tuple(with_events(program, needed) for program in programs)
-    return Job(dict(step.sizes), step.channels, step.kernels, final)
+    ranks: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+    for rank in step.mesh.ranks:
+        ranks[tuple(step.mesh.coordinates(rank)[axis] for axis in step.stages)].append(rank)
+    ordered = [with_events(_program(step, rank, arenas), _take_turns(step)) for rank in step.mesh.ranks]
+    needed = needed_edges(_together(ordered))
+    classes = (Class(tuple(each), with_events(ordered[each[0]], needed)) for each in ranks.values())
+    return Job(dict(step.sizes), step.channels, step.kernels, tuple(classes), step.stages)
+
+
+def _together(programs: Sequence[Program]) -> Program:
+    """A program whose commands touch what those of any of these do."""
+    commands = (
+        pair[0]
+        if isinstance(pair[0], Record | Await)
+        else Launch(pair[0].lane, "", *(tuple({*chain(*side)}) for side in zip(*map(accesses, pair), strict=True)))
+        for pair in zip(*(program.commands for program in programs), strict=True)
+    )
+    return replace(programs[0], commands=tuple(commands), buffers=())
 
 
 def _program(step: RandomStep, rank: int, arenas: dict[Space, int]) -> Program:
     def ranges(pieces: Sequence[Piece]) -> list[Range]:
         return [step.storages.range_of(piece, step.mesh, rank) for piece in pieces]
 
-    commands = tuple(each.make(rank, ranges(each.reads), ranges(each.writes)) for each in step.steps)
+    def command(each: Step) -> Command:
+        made = each.make(rank, ranges(each.reads), ranges(each.writes))
+        if isinstance(made, Record | Await):
+            return made
+        axes = {i: [axis for axis in piece.axes if axis not in step.stages] for i, piece in enumerate(each.reads)}
+        slices = (Slice(i, {own[0]: each.reads[i].length}) for i, own in axes.items() if own)
+        return replace(made, slices=tuple(slices))
+
+    commands = tuple(map(command, step.steps))
     return Program(rank, arenas, step.lanes, step.storages.slots(), commands, step.storages.buffers())
 
 

@@ -52,7 +52,7 @@ CONTEXTS = {
 # In the base itself, a module may use those before it.
 BASE_ORDER = (
     *("_mlir", "distribution", "errors", "memo", "walk", "observer", "progress", "cache", "garbage", "processes"),
-    *("program", "machine", "target", "dropout", "optim", "step_function", "mesh", "placement", "plans"),
+    *("mesh", "program", "machine", "target", "dropout", "optim", "step_function", "placement", "plans"),
 )
 # What the compiler tells the runtime: plain data, everybody's. The rest of the runtime is used by what stands
 # above the compiler.

@@ -159,12 +159,11 @@ def _parts(machine: Machine, kernels: Sequence[Kernel]) -> dict[str, float]:
 
 def _repeated(job: Job, kind: str) -> Job:
     """The job with the launches of a kind issued several times: it computes nonsense, for as long."""
-    (program,) = job.programs
     commands: list[Command] = []
-    for command in program.commands:
+    for command in job.program(0).commands:
         is_meant = isinstance(command, Launch) and job.kernels[command.kernel].kind == kind
         commands += [command] * (_TIMES if is_meant else 1)
-    return msgspec.structs.replace(job, programs=(msgspec.structs.replace(program, commands=tuple(commands)),))
+    return job.mapped(lambda program: msgspec.structs.replace(program, commands=tuple(commands)))
 
 
 def _step_ns(artifact: Artifact, batch: Mapping[str, np.ndarray]) -> float:

@@ -98,9 +98,9 @@ def _neighbours(lines: Sequence[Line], number: int) -> Sequence[Line]:
 
 
 def _check(file: str, job: Job, rank: int, lane: str | None) -> None:
-    if not 0 <= rank < len(job.programs):
-        raise DmcError(file, f"has no rank {rank}", f"its ranks are 0 to {len(job.programs) - 1}")
-    lanes = [each.name for each in job.programs[rank].lanes]
+    if not 0 <= rank < job.size:
+        raise DmcError(file, f"has no rank {rank}", f"its ranks are 0 to {job.size - 1}")
+    lanes = [each.name for each in job.program(rank).lanes]
     if lane is not None and lane not in lanes:
         raise DmcError(file, f"has no lane '{lane}'", f"its lanes are {', '.join(lanes)}")
 

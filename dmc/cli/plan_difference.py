@@ -55,7 +55,7 @@ def frames(old: Job, new: Job, rank: int, exact: bool) -> Iterator[str]:
     """Differences outside the commands, one per line: mesh, memory, lanes and slots."""
     if old.mesh != new.mesh:
         yield f"mesh: {_axes(old)} → {_axes(new)}"
-    mine, theirs = old.programs[rank], new.programs[rank]
+    mine, theirs = old.program(rank), new.program(rank)
     spaces: set[Space] = {*mine.arenas, *theirs.arenas}
     for space in sorted(spaces):
         before, after = mine.arenas.get(space, 0), theirs.arenas.get(space, 0)

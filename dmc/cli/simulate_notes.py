@@ -32,7 +32,7 @@ def _of_machine(artifact: Artifact, played: Machine) -> Iterator[str]:
 
 def _of_inputs(simulation: Simulation) -> Iterator[str]:
     """They are copied while the step before runs, which the simulation does not show."""
-    size = max(each.arenas.get(STAGED, 0) for each in simulation.job.programs)
+    size = simulation.job.peaks().get(STAGED, 0)
     ns = move_ns(simulation.machine, PINNED_HOST, DEVICE, size) if size else 0.0
     if ns > simulation.step_ns:
         fact = f"copying {size_text(size)} of inputs to the device takes {ns / 1e6:.2f} ms, longer than the step"
@@ -42,7 +42,7 @@ def _of_inputs(simulation: Simulation) -> Iterator[str]:
 def _of_ranks(signature: Signature, simulation: Simulation) -> Iterator[str]:
     if (axis := simulation.grown) is None:
         return
-    ranks, size = len(simulation.job.programs), simulation.job.mesh[axis]
+    ranks, size = simulation.job.size, simulation.job.mesh[axis]
     timed = f"collectives are timed for groups along {axis} of {simulation.copies:,} members instead of {size:,}"
     yield f"planned for {ranks:,} ranks: {timed}; what a rank computes, copies and holds is as planned"
     state = signature.state

@@ -40,6 +40,7 @@ from dmc.dialect._dm_gen import (
     ReshardOp,
     SendOp,
     ShardingAttr,
+    SliceAttr,
     SlotOp,
     SpaceAttr,
     StartOp,
@@ -79,7 +80,7 @@ from dmc.dialect.attributes import group, group_axes, partial_axes, sharding, sp
 from dmc.dialect.base import DM
 from dmc.dialect.iree import TensorExt
 from dmc.dialect.movement import MOVEMENTS, movement_of, start, wait
-from dmc.dialect.plan import bounds, byte_range, program
+from dmc.dialect.plan import bounds, byte_range, program, slice_of
 from dmc.dialect.symbols import Symbols, verify_symbols
 
 __all__ = [
@@ -117,6 +118,7 @@ __all__ = [
     "ReshardOp",
     "SendOp",
     "ShardingAttr",
+    "SliceAttr",
     "SlotOp",
     "SpaceAttr",
     "StartOp",
@@ -158,6 +160,7 @@ __all__ = [
     "reshard",
     "send",
     "sharding",
+    "slice_of",
     "slot",
     "split_axes",
     "start",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmc._mlir import func, ir
-from dmc.dialect._dm_gen import CollectiveOp, LaunchOp, MoveOp, RangeAttr
+from dmc.dialect._dm_gen import ChannelOp, CollectiveOp, LaneOp, LaunchOp, MoveOp, RangeAttr
 from dmc.dialect.collectives import check_reduction
 from dmc.dialect.plan import bounds, check_size, element_bytes
 from dmc.dialect.rules import Violation, rule, symbol_rule
@@ -22,18 +22,28 @@ def launch_names_ranges(op: LaunchOp) -> None:
 
 
 @symbol_rule(LaunchOp)
-def launch_fits_its_kernel(op: LaunchOp, symbols: Symbols) -> None:
-    """The kernel is a private function whose types have the sizes of the ranges."""
-    function = symbols.ops.get(op.kernel.value)
+def launch_fits_its_kernels(op: LaunchOp, symbols: Symbols) -> None:
+    """The kernel and its variants, one for each member, are private functions whose types have the ranges' sizes."""
+    if (op.variants is None) != (op.group is None):
+        raise Violation("has variants without a group, or a group without variants; both or neither must be given")
+    if op.variants is not None and op.group is not None and len(op.variants) != symbols.group_size(op.group):
+        members = symbols.group_size(op.group)
+        raise Violation(f"has {len(op.variants)} variants, but {op.group} has {members} members")
+    for kernel in dict.fromkeys((op.kernel, *(op.variants or ()))):
+        _check_kernel(op, kernel, symbols)
+
+
+def _check_kernel(op: LaunchOp, kernel: ir.FlatSymbolRefAttr, symbols: Symbols) -> None:
+    function = symbols.ops.get(kernel.value)
     if function is None or function.name != func.FuncOp.OPERATION_NAME:
-        raise Violation(f"its kernel {op.kernel} is not a function of the module")
+        raise Violation(f"its kernel {kernel} is not a function of the module")
     visibility = function.attributes.get("sym_visibility")
     if visibility is None or visibility.value != "private":
-        raise Violation(f"its kernel {op.kernel} is public; make it private: only programs run it")
+        raise Violation(f"its kernel {kernel} is public; make it private: only programs run it")
     type_ = function.attributes["function_type"].value
     for kind, ranges, types in (("reads", op.reads, type_.inputs), ("writes", op.writes, type_.results)):
         if len(ranges) != len(types):
-            raise Violation(f"{kind} {len(ranges)} ranges, but {op.kernel} has {len(types)}")
+            raise Violation(f"{kind} {len(ranges)} ranges, but {kernel} has {len(types)}")
         for attribute, each in zip(ranges, types, strict=True):
             check_size(kind, attribute, each)
 
@@ -51,11 +61,9 @@ def move_copies_as_much_as_it_reads(op: MoveOp) -> None:
 @rule(CollectiveOp)
 def collective_says_what_its_kind_needs(op: CollectiveOp) -> None:
     """The kind exists; reductions, peers and pairs are present exactly where they apply."""
-    kind, members = op.kind.value, list(op.ranks)
+    kind = op.kind.value
     if kind not in KINDS:
         raise Violation(f"its kind is '{kind}'; it must be one of {', '.join(sorted(KINDS))}")
-    if not members or len(set(members)) != len(members) or min(members) < 0:
-        raise Violation(f"its ranks are {members}; they must be distinct ranks")
     given = (op.reduction is not None, op.accumulate is not None)
     if given != ((True, True) if kind in REDUCING else (False, False)):
         raise Violation(f"{kind}: exactly {' and '.join(REDUCING)} have a reduction and an accumulation type")
@@ -63,15 +71,43 @@ def collective_says_what_its_kind_needs(op: CollectiveOp) -> None:
         check_reduction(_element(op), op.accumulate.value, op.reduction.value)
     if (op.peer is not None) != (kind in WITH_PEER):
         raise Violation(f"{kind}: exactly {', '.join(WITH_PEER)} have a peer")
-    if op.peer is not None and op.peer.value >= len(members):
-        raise Violation(f"its peer is {op.peer.value}; it must be an index below {len(members)}")
     if (op.pairs is not None) != (kind == "permute"):
         raise Violation(f"{kind}: exactly permute has pairs")
 
 
 @rule(CollectiveOp)
-def permutation_is_one_to_one(op: CollectiveOp) -> None:
-    """`pairs` are indices of members, and none sends or receives twice."""
+def collective_fits_its_ranks(op: CollectiveOp) -> None:
+    """Stated ranks are distinct; peers and pairs are indices of members, and sizes those of the kind."""
+    if op.ranks is None:
+        return
+    members = list(op.ranks)
+    if not members or len(set(members)) != len(members) or min(members) < 0:
+        raise Violation(f"its ranks are {members}; they must be distinct ranks")
+    _check_members(op, len(members))
+
+
+@symbol_rule(CollectiveOp)
+def collective_fits_its_channel(op: CollectiveOp, symbols: Symbols) -> None:
+    """Likewise for the members that a channel along axes gives; ranks are stated where it lists its groups."""
+    lanes = [each for each in op.operation.block if isinstance(each, LaneOp) and each.sym_name.value == op.lane.value]
+    channel = symbols.ops.get(lanes[0].channel.value) if lanes and lanes[0].channel is not None else None
+    if channel is None or channel.name != ChannelOp.OPERATION_NAME:
+        return
+    group = channel.attributes.get("group")
+    if (group is None) != (op.ranks is not None):
+        raise Violation("states its ranks exactly where its channel lists its groups")
+    if group is not None:
+        _check_members(op, symbols.group_size(group))
+
+
+def _check_members(op: CollectiveOp, members: int) -> None:
+    if op.peer is not None and op.peer.value >= members:
+        raise Violation(f"its peer is {op.peer.value}; it must be an index below {members}")
+    _check_pairs(op, members)
+    _check_sizes(op, members)
+
+
+def _check_pairs(op: CollectiveOp, members: int) -> None:
     if op.pairs is None:
         return
     indices = list(op.pairs)
@@ -79,14 +115,12 @@ def permutation_is_one_to_one(op: CollectiveOp) -> None:
     if not indices or len(sources) != len(targets):
         raise Violation(f"its pairs are {indices}; they must be alternating sources and targets")
     for role, places in (("source", sources), ("target", targets)):
-        if len(set(places)) != len(places) or not 0 <= min(places) <= max(places) < len(op.ranks):
-            raise Violation(f"its {role}s are {places}; each must be an index below {len(op.ranks)}, and given once")
+        if len(set(places)) != len(places) or not 0 <= min(places) <= max(places) < members:
+            raise Violation(f"its {role}s are {places}; each must be an index below {members}, and given once")
 
 
-@rule(CollectiveOp)
-def collective_has_the_sizes_of_its_kind(op: CollectiveOp) -> None:
-    """Source and target have the sizes of the kind."""
-    kind, members, count = op.kind.value, len(op.ranks), op.count.value
+def _check_sizes(op: CollectiveOp, members: int) -> None:
+    kind, count = op.kind.value, op.count.value
     if not collectives.is_divisible(kind, members, count):
         raise Violation(f"{kind}: {count} elements are not divisible by {members} members")
     element, elements = element_bytes(_element(op)), collectives.sizes(kind, members, count)

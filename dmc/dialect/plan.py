@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -22,6 +22,7 @@ from dmc.dialect._dm_gen import (
     ProgramOp,
     RangeAttr,
     RecordOp,
+    SliceAttr,
     SlotOp,
 )
 from dmc.dialect.rules import Violation, region_rule, rule, symbol_rule
@@ -35,14 +36,14 @@ COMMANDS = (LaunchOp, MoveOp, CollectiveOp, RecordOp, AwaitOp)
 
 
 def program(
-    rank: int,
+    ranks: Sequence[int],
     body: Callable[[], object],
     *,
     name: str | None = None,
     loc: ir.Location | None = None,
     ip: ir.InsertionPoint | None = None,
 ) -> ProgramOp:
-    """Builds `dm.program`: the program of one rank for a step.
+    """Builds `dm.program`: the program of a class of ranks for a step.
 
     `body` builds its contents at the insertion point. Raises DmcError if a rule is violated.
     """
@@ -55,7 +56,10 @@ def program(
         ProgramOp,
         operands=[None],
         results=[],
-        attributes={"sym_name": b.string(name or f"rank{rank}"), "rank": b.i64(rank)},
+        attributes={
+            "sym_name": b.string(name or f"program{ranks[0]}"),
+            "ranks": ir.DenseI64ArrayAttr.get(list(ranks)),
+        },
         loc=loc,
         ip=ip,
         body=fill,
@@ -89,6 +93,38 @@ def range_has_two_bounds(attribute: RangeAttr) -> None:
     each = [bound.value for bound in attribute.bounds]
     if len(each) != 2 or each[0] < 0 or each[1] < 1:
         raise Violation(f"{attribute}: bounds are {each}; they must be a first byte and a number of bytes above 0")
+
+
+def slice_of(read: int, strides: Mapping[str, int]) -> SliceAttr:
+    """`#dm.slice<read, {axis = bytes}>`."""
+    return SliceAttr.get(b.i64(read), ir.DictAttr.get({axis: b.i64(stride) for axis, stride in strides.items()}))
+
+
+@rule(SliceAttr)
+def slice_has_strides(attribute: SliceAttr) -> None:
+    """Strides are bytes, none of them negative."""
+    for stride in attribute.strides:
+        if not isinstance(stride.attr, ir.IntegerAttr) or stride.attr.value < 0:
+            raise Violation(f"{attribute}: the stride along {stride.name} is {stride.attr}; it must be 0 or more bytes")
+
+
+@symbol_rule(LaunchOp, MoveOp, CollectiveOp)
+def slices_are_of_reads(op: Any, symbols: Symbols) -> None:
+    """The command has such a read, and the mesh has the axes."""
+    if op.slices is None:
+        return
+    reads = len(op.reads) if isinstance(op, LaunchOp) else int(op.source is not None)
+    axes = {
+        axis.value
+        for each in symbols.ops.values()
+        if each.name == MeshOp.OPERATION_NAME
+        for axis in each.attributes["axes"]
+    }
+    for each in op.slices:
+        if each.read.value >= reads:
+            raise Violation(f"{each}: it has {reads} reads, numbered from 0")
+        if missing := [stride.name for stride in each.strides if stride.name not in axes]:
+            raise Violation(f"{each}: no mesh has an axis '{missing[0]}'")
 
 
 @rule(ArenaOp)
@@ -128,7 +164,9 @@ def slot_has_room_for_its_type(op: SlotOp) -> None:
 def program_declares_what_it_uses(op: ProgramOp) -> None:
     """Declarations precede commands, and referenced lanes, arenas and events exist."""
     ops = list(op.regions[0].blocks[0].operations)
-    declared = _Declared.of(op.rank.value, ops)
+    if list(op.ranks) != sorted({*op.ranks}) or not len(op.ranks) or op.ranks[0] < 0:
+        raise Violation(f"its ranks are {list(op.ranks)}; they must be numbers that ascend")
+    declared = _Declared.of(op.ranks[0], ops)
     seen_command = False
     for inner in ops:
         is_command = isinstance(inner, COMMANDS)
@@ -161,7 +199,7 @@ class _Declared:
         """Raises Violation if `op` refers to something that does not exist."""
         for attribute in ranges_of(op):
             self._check_range(op, attribute)
-        if isinstance(op, CollectiveOp) and self.rank not in list(op.ranks):
+        if isinstance(op, CollectiveOp) and op.ranks is not None and self.rank not in list(op.ranks):
             raise Violation(f"{op.operation.name} at {op.location} is for ranks {list(op.ranks)}, without {self.rank}")
         if not isinstance(op, COMMANDS):
             return
@@ -199,15 +237,15 @@ def lane_has_a_declared_channel(op: LaneOp, symbols: Symbols) -> None:
 
 @module_rule(ProgramOp, MeshOp)
 def ranks_have_one_program_each(ops: list[ProgramOp | MeshOp]) -> None:
-    """There is one program for each rank of the mesh, or for the only rank without a mesh."""
+    """Each rank of the mesh, or the only rank without a mesh, is in one program."""
     programs = [op for op in ops if isinstance(op, ProgramOp)]
     if not programs:
         return
     seen: set[int] = set()
     for op in programs:
-        if op.rank.value in seen:
-            raise DmcError(op.operation, f"rank {op.rank.value} already has a program", "remove one of the two")
-        seen.add(op.rank.value)
+        if twice := seen & {*op.ranks}:
+            raise DmcError(op.operation, f"rank {min(twice)} already has a program", "remove one of the two")
+        seen.update(op.ranks)
     ranks = max((prod(op.sizes) for op in ops if isinstance(op, MeshOp)), default=1)
     if seen != set(range(ranks)):
         fact = f"programs are for ranks {sorted(seen)}; there must be one for each of {ranks}, numbered from 0"

@@ -73,7 +73,5 @@ def without_launches(job: Job, kernels: Collection[str]) -> Job:
     def is_kept(command: Command) -> bool:
         return not isinstance(command, Launch) or command.kernel not in kernels
 
-    programs = tuple(replace(program, commands=tuple(filter(is_kept, program.commands))) for program in job.programs)
-    return replace(
-        job, programs=programs, kernels={name: each for name, each in job.kernels.items() if name not in kernels}
-    )
+    kept = job.mapped(lambda program: replace(program, commands=tuple(filter(is_kept, program.commands))))
+    return replace(kept, kernels={name: each for name, each in job.kernels.items() if name not in kernels})

@@ -123,7 +123,7 @@ def as_launched(library: CodeLibrary, job: Job) -> CodeLibrary:
     Raises DmcError for a kernel for which Triton cannot generate such code.
     """
     launches: dict[str, list[Launch]] = {}
-    for launch in (each for program in job.programs for each in program.commands if isinstance(each, Launch)):
+    for _, launch in job.launches():
         launches.setdefault(launch.kernel, []).append(launch)
     native, modules = dict(library.native), dict(library.modules)
     wanted: dict[str, tuple[Taken, frozenset[Buffer]]] = {}

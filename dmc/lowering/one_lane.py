@@ -12,8 +12,8 @@ def in_one_lane(job: Job) -> Job:
 
     Events are recorded before they are awaited, so that order satisfies all of them.
     """
-    programs = tuple(
-        msgspec.structs.replace(
+    return job.mapped(
+        lambda program: msgspec.structs.replace(
             program,
             lanes=program.lanes[:1],
             commands=tuple(
@@ -23,6 +23,4 @@ def in_one_lane(job: Job) -> Job:
             ),
             buffers=(),  # They refer to command numbers.
         )
-        for program in job.programs
     )
-    return msgspec.structs.replace(job, programs=programs)

@@ -1,5 +1,6 @@
 """Static programs of ranks, as data: form planned without MLIR. Compiler and runtime both use them."""
 
+from dmc.program.classes import Class, covering
 from dmc.program.job import Channel, Job, Kernel, Operand
 from dmc.program.program import (
     ALIGNMENT,
@@ -25,9 +26,11 @@ from dmc.program.program import (
     Program,
     Range,
     Record,
+    Slice,
     Slot,
     Space,
     StateRole,
+    Variants,
     Work,
     accesses,
     aligned,
@@ -51,6 +54,7 @@ __all__ = [
     "Await",
     "Buffer",
     "Channel",
+    "Class",
     "Collective",
     "CollectiveKind",
     "Command",
@@ -63,12 +67,15 @@ __all__ = [
     "Program",
     "Range",
     "Record",
+    "Slice",
     "Slot",
     "Space",
     "StateRole",
+    "Variants",
     "Work",
     "accesses",
     "aligned",
+    "covering",
     "device_bytes",
     "spaces_of",
 ]

@@ -103,7 +103,7 @@ class Certificate(msgspec.Struct, frozen=True):
     def _check_memory(self, job: Job) -> None:
         if self.peaks != (peaks := job.peaks()):
             raise _refused(f"states that ranks need {_sizes(self.peaks)}, but the job needs {_sizes(peaks)}")
-        arenas = [program.arenas for program in job.programs]
+        arenas = [each.program.arenas for each in job.classes]
         for space, cap in self.caps.items():
             needed = max(map(device_bytes, arenas), default=0) if space == DEVICE else peaks.get(space, 0)
             if needed > cap:

@@ -71,12 +71,11 @@ def _effect(step: Step) -> Effect:
 
 def check_contracts(job: Job, kernels: Mapping[str, Sequence[Phase]]) -> None:
     """Raises ProofError for a launch of `job` that its kernel's code violates."""
-    for program in job.programs:
-        for launch in (command for command in program.commands if isinstance(command, Launch)):
-            if (fact := _breach(kernels.get(launch.kernel), launch)) is not None:
-                name = f" ({short(launch.label)})" if launch.label else ""
-                where = f"rank {program.rank}, launch of @{launch.kernel}{name}"
-                raise ProofError("V12", where, fact, "a kernel must respect its launch; please report the model")
+    for rank, launch in job.launches():
+        if (fact := _breach(kernels.get(launch.kernel), launch)) is not None:
+            name = f" ({short(launch.label)})" if launch.label else ""
+            where = f"rank {rank}, launch of @{launch.kernel}{name}"
+            raise ProofError("V12", where, fact, "a kernel must respect its launch; please report the model")
 
 
 def _breach(phases: Sequence[Phase] | None, launch: Launch) -> str | None:

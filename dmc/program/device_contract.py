@@ -54,7 +54,7 @@ def _given(step: Dispatch, launch: Launch) -> Given:
 
 
 def _launches(job: Job) -> Iterator[Launch]:
-    return (command for program in job.programs for command in program.commands if isinstance(command, Launch))
+    return (launch for _, launch in job.launches())
 
 
 def _range(place: Place, launch: Launch) -> Range:

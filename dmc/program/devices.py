@@ -14,4 +14,4 @@ def device_count(job: Job) -> int:
     Lane i, counted over all ranks, is on device i modulo this. Lanes that share a device run sequentially, in order of
     issue.
     """
-    return max(1, min(MOST, sum(len(program.lanes) for program in job.programs)))
+    return max(1, min(MOST, sum(len(each.ranks) * len(each.program.lanes) for each in job.classes)))

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 import msgspec
 
-from dmc.program.limits import Count, ElementType, Shape
+from dmc.program.limits import Axis, Count, ElementType, Shape
 
 Space = Literal["device", "staged", "pinned_host", "host"]
 # The device's memory; such for inputs, filled while the call before runs; host memory that it reaches; and such that
@@ -85,12 +85,27 @@ class Range(msgspec.Struct, frozen=True, array_like=True, order=True):
         return self.space == other.space and self.offset < other.end and other.offset < self.end
 
 
+class Slice(msgspec.Struct, frozen=True, array_like=True):
+    """A read that differs between the ranks of a class: it begins `strides[axis]` bytes further on for each step along
+    an axis of the mesh. read: its number among those of its command."""
+
+    read: Count
+    strides: dict[Axis, Count]
+
+
+class Variants(msgspec.Struct, frozen=True, array_like=True):
+    """The kernels of the ranks of a class: one for each index in the group along `axes`."""
+
+    axes: tuple[Axis, ...]
+    kernels: tuple[str, ...]
+
+
 class Launch(msgspec.Struct, frozen=True, array_like=True, tag="launch"):
     """Runs a kernel: `reads` and `writes` are its operands and results in order, `scratch` memory that it may
     overwrite.
 
     A range of `writes` may equal one of `reads` if the kernel works in place. `label` is its readable origin in the
-    model.
+    model. slices, variants: what differs on the other ranks of its class.
     """
 
     lane: Count
@@ -99,6 +114,8 @@ class Launch(msgspec.Struct, frozen=True, array_like=True, tag="launch"):
     writes: tuple[Range, ...]
     scratch: Range | None = None
     label: str = ""
+    slices: tuple[Slice, ...] = ()
+    variants: Variants | None = None
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, tag="move"):
@@ -109,6 +126,7 @@ class Move(msgspec.Struct, frozen=True, array_like=True, tag="move"):
     source: Range
     target: Range
     label: str = ""
+    slices: tuple[Slice, ...] = ()
 
 
 class Collective(msgspec.Struct, frozen=True, array_like=True, tag="collective"):
@@ -138,6 +156,7 @@ class Collective(msgspec.Struct, frozen=True, array_like=True, tag="collective")
     peer: Count | None = None
     pairs: tuple[tuple[Count, Count], ...] = ()
     label: str = ""
+    slices: tuple[Slice, ...] = ()
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, tag="record"):

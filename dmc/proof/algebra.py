@@ -6,9 +6,12 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import pairwise
 
+import msgspec
+
 from dmc.errors import ProofError
-from dmc.program import Collective, Job, Launch, Move, Operand, Program, Range, accesses
-from dmc.proof.collective_sizes import Communicators, check_channels, check_collective, communicators
+from dmc.program import Class, Collective, Command, Job, Launch, Move, Operand, Program, Range, accesses, covering
+from dmc.program.collectives import MESSAGES
+from dmc.proof.collective_sizes import Communicators, check_channels, check_collective, check_message, communicators
 from dmc.proof.extents import bytes_of, check_inside, check_unique
 from dmc.proof.meshes import mesh_of
 from dmc.proof.slots import check_slots
@@ -18,16 +21,39 @@ from dmc.proof.story import lane_name, told, where
 def check_algebra(job: Job) -> None:
     """Raises ProofError for the first lane, slot or command that contradicts the job's declarations."""
     mesh = mesh_of(job)
+    if fact := next(job.misplaced(), ""):
+        raise ProofError("V3", None, fact, "each rank of the mesh has one program")
     check_channels(job)
     _check_kernels(job)
-    for rank, program in enumerate(job.programs):
-        if program.rank != rank:
-            raise ProofError("V3", f"program {rank}", f"is of rank {program.rank}; programs must be in rank order")
-        _check_lanes(job, program)
-        check_slots(program)
-        known = communicators(job, mesh, rank)
-        for index in range(len(program.commands)):
-            _check_command(job, known, program, index)
+    for own in job.classes:
+        _check_lanes(job, own.program)
+        check_slots(own.program)
+        known = communicators(job, mesh, own.program.rank)
+        for index in range(len(own.program.commands)):
+            _check_command(job, known, own.program, index)
+    if fact := next(job.faults(), ""):
+        raise ProofError("V3", None, fact, "ranks of a class differ in what its program says only")
+    for own in job.classes:
+        _check_other_ranks(job, own)
+
+
+def _check_other_ranks(job: Job, own: Class) -> None:
+    """What the first rank of a class touches was checked; slices, variants and members differ on others."""
+    wide = covering(own, job.layout)
+    for index, (narrow, command) in enumerate(zip(own.program.commands, wide.commands, strict=True)):
+        place = where(own.program, index)
+        if command is not narrow:
+            for touched in accesses(command)[0]:
+                check_inside(own.program, place, touched)
+            _check_overlaps(place, command)
+        if isinstance(narrow, Launch) and narrow.variants is not None:
+            for name in narrow.variants.kernels:
+                _check_launch(job, place, msgspec.structs.replace(narrow, kernel=name))
+        if isinstance(narrow, Collective) and narrow.kind in MESSAGES:
+            for rank in own.ranks:
+                other = job.member(own, rank).command(narrow)
+                assert isinstance(other, Collective), "a movement is one on each rank"
+                check_message(rank, place, other)
 
 
 def _check_kernels(job: Job) -> None:
@@ -59,6 +85,7 @@ def _check_command(job: Job, known: Communicators, program: Program, index: int)
     reads, writes = accesses(command)
     for touched in (*reads, *writes):
         check_inside(program, place, touched)
+    _check_overlaps(place, command)
     if isinstance(command, Launch):
         _check_queue(program, index, ("compute",))
         _check_launch(job, place, command)
@@ -80,14 +107,21 @@ def _check_launch(job: Job, place: str, launch: Launch) -> None:
     has = 0 if launch.scratch is None else launch.scratch.length
     if has != kernel.scratch:
         raise ProofError("V3", place, f"has {has} bytes of scratch; its kernel requires {kernel.scratch}")
-    for written in launch.writes:
-        if any(written.overlaps(read) and written != read for read in launch.reads):
-            fact = f"writes {told(written)}, which overlaps an operand without being identical to it"
-            raise ProofError("V3", place, fact, "in place means exactly the same bytes")
-    _check_disjoint(place, "results and scratch", accesses(launch)[1])
-    scratch = launch.scratch
-    if scratch is not None and any(scratch.overlaps(read) for read in launch.reads):
+
+
+def _check_overlaps(place: str, command: Command) -> None:
+    """Results are apart, and of operands only exactly the same bytes may be written, by what works in place."""
+    reads, writes = accesses(command)
+    scratch = command.scratch if isinstance(command, Launch) else None
+    if scratch is not None and any(scratch.overlaps(read) for read in reads):
         raise ProofError("V3", place, f"its scratch {told(scratch)} overlaps an operand")
+    is_in_place = isinstance(command, Launch) or (isinstance(command, Collective) and command.kind == "all_reduce")
+    for written in writes:
+        for read in (read for read in reads if written.overlaps(read)):
+            if not is_in_place or written != read:
+                fact = f"writes {told(written)} over its operand {told(read)}"
+                raise ProofError("V3", place, fact, "a kernel and an all_reduce may write exactly the same bytes")
+    _check_disjoint(place, "results and scratch", writes)
 
 
 def _check_operands(place: str, name: str, ranges: tuple[Range, ...], operands: tuple[Operand, ...]) -> None:
@@ -103,8 +137,6 @@ def _check_move(program: Program, index: int, move: Move) -> None:
     place = where(program, index)
     if move.source.length != move.target.length:
         raise ProofError("V3", place, f"copies {move.source.length} bytes to {move.target.length}")
-    if move.source.overlaps(move.target):
-        raise ProofError("V3", place, f"copies {told(move.source)} onto {told(move.target)}, which overlaps it")
     fitting = [
         queue for queue, space in (("copy_in", move.target.space), ("copy_out", move.source.space)) if space == "device"
     ]

@@ -7,13 +7,11 @@ from itertools import combinations, pairwise
 from operator import itemgetter
 
 from dmc.errors import ProofError
-from dmc.program import Job, Program
-from dmc.proof.instances import collectives, key_of
+from dmc.program import Class, Collective, Command, Job, Program
+from dmc.program.collectives import members_of
+from dmc.proof.instances import collectives
 from dmc.proof.order import Order
 from dmc.proof.story import where
-
-# Movements of one rank on one lane with the same members, by their indices in its program; they are ordered.
-_Chains = dict[tuple[int, frozenset[int]], list[int]]
 
 
 def check_communicators(job: Job, orders: tuple[Order, ...]) -> None:
@@ -23,14 +21,26 @@ def check_communicators(job: Job, orders: tuple[Order, ...]) -> None:
     order, because nothing makes the devices start them in that order. So on each rank that two movements share, one
     must end before the other begins. V5 has checked that the ranks agree on which.
     """
-    for program, order in zip(job.programs, orders, strict=True):
-        chains: _Chains = defaultdict(list)
-        for index, command in collectives(program):
-            chains[command.lane, frozenset(key_of(program, command)[2])].append(index)
-        for (one, members), (other, others) in combinations(chains, 2):
-            if one != other and len(members & others) > 1:
-                shared = sorted(members & others)
-                _check(program, order, shared, chains[one, members], chains[other, others])
+    for own, order in zip(job.classes, orders, strict=True):
+        chains: dict[tuple[int, frozenset[int]], list[int]] = defaultdict(list)
+        for index, command in collectives(own.program):
+            chains[command.lane, _members(own.program.rank, command)].append(index)
+        members = {chain: _of_all_ranks(job, own, indices[0]) for chain, indices in chains.items()}
+        for one, other in combinations(chains, 2):
+            pairs = () if one[0] == other[0] else zip(members[one], members[other], strict=True)
+            if shared := next((mine & others for mine, others in pairs if len(mine & others) > 1), None):
+                _check(own.program, order, sorted(shared), chains[one], chains[other])
+
+
+def _members(rank: int, command: Command) -> frozenset[int]:
+    assert isinstance(command, Collective), "only movements have members"
+    return frozenset(members_of(rank, command))
+
+
+def _of_all_ranks(job: Job, own: Class, index: int) -> list[frozenset[int]]:
+    """The members of a movement of each rank of a class."""
+    command = own.program.commands[index]
+    return [_members(rank, job.member(own, rank).command(command)) for rank in own.ranks]
 
 
 def _check(program: Program, order: Order, shared: list[int], one: list[int], other: list[int]) -> None:

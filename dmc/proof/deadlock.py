@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dmc.errors import ProofError
 from dmc.program import Await, Collective, Job, Program, Record
-from dmc.proof.instances import key_of, movements
+from dmc.proof.instances import key_of
 from dmc.proof.story import lane_name, what
 
 
@@ -18,21 +18,20 @@ def check_deadlock(job: Job) -> None:
     reached it); edges along each lane and from records to awaits. The job terminates if and only if the graph has no
     cycle, because nothing else waits. Order within each communicator is not enough: three pairwise groups in a ring,
     each with only one movement, can wait for one another. Kahn's algorithm; linear in commands. Needs V1, V3 and V4.
+
+    Classes are looked at first, as if each were one rank, and movements of one number in all groups of a channel were
+    one. What this maps ranks, their commands and movements to keeps every edge, so a cycle of ranks would be one of
+    classes. A cycle of classes alone may be none: then ranks are looked at one by one.
     """
-    graph = _graph(job)
-    waiting = [len(before) for before in graph.before]
-    ready = [node for node, count in enumerate(waiting) if not count]
-    while ready:
-        for node in graph.after[ready.pop()]:
-            waiting[node] -= 1
-            if not waiting[node]:
-                ready.append(node)
-    stuck = next((node for node, count in enumerate(waiting) if count), None)
-    if stuck is not None:
+    classes = [each.program for each in job.classes]
+    if _stuck(_graph(classes, lambda _, command: (command.channel, command.instance))) is None:
+        return
+    graph = _graph(job.programs, key_of)
+    if (found := _stuck(graph)) is not None:
         raise ProofError(
             "V5",
             None,
-            f"the step never ends:\n{_story(job, graph, _circle(graph, waiting, stuck))}",
+            f"the step never ends:\n{_story(job, graph, _circle(graph, *found))}",
             "issue the movements in one order on all ranks, or drop an event of the cycle",
         )
 
@@ -65,16 +64,21 @@ class _Graph:
         self.after[first].append(second)
 
 
-def _graph(job: Job) -> _Graph:
+def _graph(programs: Sequence[Program], key: Callable[[Program, Collective], object]) -> _Graph:
+    """The graph of programs, in which movements of one key are one node."""
     graph = _Graph()
-    shared = {key: graph.node() for key in movements(job)}
-    for program in job.programs:
+    shared: dict[object, int] = {}
+    for program in programs:
         nodes: list[int] = []
         last: dict[int, int] = {}
         recorded: dict[int, int] = {}
         for index, command in enumerate(program.commands):
-            is_shared = isinstance(command, Collective)
-            nodes.append(shared[key_of(program, command)] if is_shared else graph.node())
+            if isinstance(command, Collective):
+                if (name := key(program, command)) not in shared:
+                    shared[name] = graph.node()
+                nodes.append(shared[name])
+            else:
+                nodes.append(graph.node())
             waits = [last[command.lane]] if command.lane in last else []
             if isinstance(command, Await):
                 waits.append(recorded[command.event])
@@ -84,6 +88,19 @@ def _graph(job: Job) -> _Graph:
             if isinstance(command, Record):
                 recorded[command.event] = index
     return graph
+
+
+def _stuck(graph: _Graph) -> tuple[list[int], int] | None:
+    """For each node how many it still waits for at the end, and one that waits; None if all come to an end."""
+    waiting = [len(before) for before in graph.before]
+    ready = [node for node, count in enumerate(waiting) if not count]
+    while ready:
+        for node in graph.after[ready.pop()]:
+            waiting[node] -= 1
+            if not waiting[node]:
+                ready.append(node)
+    stuck = next((node for node, count in enumerate(waiting) if count), None)
+    return None if stuck is None else (waiting, stuck)
 
 
 def _circle(graph: _Graph, waiting: Sequence[int], stuck: int) -> list[_Edge]:

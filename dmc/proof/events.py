@@ -9,7 +9,7 @@ from dmc.proof.story import where
 
 def check_events(job: Job) -> None:
     """Raises ProofError for an event that is recorded twice, or awaited without a record before it."""
-    for program in job.programs:
+    for program in (each.program for each in job.classes):
         _check(program)
 
 

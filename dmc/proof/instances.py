@@ -1,28 +1,14 @@
-"""The movements of a job: the participants of each, and their commands."""
+"""The movements of a job: the participants of each, and the groups that stand for others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-from dmc.program import Collective, Job, Program
+from dmc.program import Channel, Collective, Job, Program
 from dmc.program.collectives import members_of
 
 # What identifies the movement of a command: its number, its channel, and its members; for a message the two ends.
 Key = tuple[int, str, tuple[int, ...]]
-
-
-@dataclass
-class Movement:
-    """One movement: the index of its part in each rank's program, by rank, in rank order."""
-
-    key: Key
-    parts: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def members(self) -> tuple[int, ...]:
-        """The ranks whose parts it needs."""
-        return self.key[2]
 
 
 def key_of(program: Program, command: Collective) -> Key:
@@ -35,11 +21,16 @@ def collectives(program: Program) -> Iterator[tuple[int, Collective]]:
     return ((i, command) for i, command in enumerate(program.commands) if isinstance(command, Collective))
 
 
-def movements(job: Job) -> dict[Key, Movement]:
-    """Every movement of a job in which each rank has at most one part. Linear in commands."""
-    found: dict[Key, Movement] = {}
-    for program in job.programs:
-        for index, command in collectives(program):
-            key = key_of(program, command)
-            found.setdefault(key, Movement(key)).parts[program.rank] = index
-    return found
+def representatives(job: Job, channel: Channel) -> Iterator[tuple[tuple[int, ...], tuple[tuple[int, int], ...]]]:
+    """Groups of a channel that stand for all, and for each member its class and the number of the group among its own.
+
+    Where these are equal for two groups, the members of both issue the same commands for them, in the same order, with
+    peers in the same places of the group: what holds for the movements of one holds for those of the other.
+    """
+    class_of = {rank: number for number, own in enumerate(job.classes) for rank in own.ranks}
+    seen: set[tuple[tuple[int, int], ...]] = set()
+    for group in job.groups(channel):
+        alike = tuple((class_of[rank], job.groups_of(channel.name, rank).index(group)) for rank in group)
+        if alike not in seen:
+            seen.add(alike)
+            yield group, alike

@@ -1,62 +1,62 @@
-"""V10: all ranks run one program, and no rank decides anything alone."""
+"""V10: ranks of a class run one program, and only stages have classes of their own: no rank decides anything alone."""
 
 from __future__ import annotations
 
 from dmc.errors import ProofError
-from dmc.program import Collective, Command, Job, Launch, Move, Program, Range
-from dmc.program.collectives import MESSAGES
-from dmc.proof.slices import check_slices
-from dmc.proof.story import lane_name, what, where
+from dmc.program import Class, Job, Program, Record, accesses
+from dmc.program.program import Await
+from dmc.proof.meshes import mesh_of
+from dmc.proof.story import lane_name, told, what, where
 
 
 def check_invariance(job: Job) -> None:
-    """Raises ProofError for the first unjustified difference between a rank's program and rank 0's.
+    """Raises ProofError for ranks of one stage that are not of one class, and for reads that are no slices.
 
-    Legitimate differences are: which slice of a value a rank reads, which variant of a kernel it launches, who its
-    peers are, and whether it is the sender or the receiver of a message. Linear in commands.
+    What may differ in a class is what its program says: which slice of a value a rank reads, which variant of a kernel
+    it launches, and who its peers are. Linear in the commands of all classes.
     """
-    first = job.programs[0]
-    for program in job.programs[1:]:
-        for name in ("arenas", "lanes", "slots", "buffers"):
-            if getattr(program, name) != getattr(first, name):
-                fact = f"its {name} differ from rank 0's: {_difference(getattr(first, name), getattr(program, name))}"
-                raise ProofError("V10", f"rank {program.rank}", fact)
-        _check_commands(job, first, program)
-    check_slices(job)
+    mesh = mesh_of(job)
+    if missing := [axis for axis in job.stages if axis not in mesh.axes]:
+        raise ProofError("V10", None, f"has stages along {missing[0]}, which is not an axis of the mesh {job.mesh}")
+    first_of: dict[tuple[int, ...], Class] = {}
+    for own in job.classes:
+        for rank in own.ranks:
+            coordinates = mesh.coordinates(rank)
+            stage = tuple(coordinates[axis] for axis in job.stages)
+            if first_of.setdefault(stage, own) is not own:
+                _tell(job, first_of[stage], rank)
+        if len(job.stages) and len({tuple(mesh.coordinates(r)[a] for a in job.stages) for r in own.ranks}) > 1:
+            raise ProofError("V10", f"ranks {list(own.ranks)}", "are one class, but of several stages")
+    for own in job.classes:
+        _check_slices(job, own.program)
 
 
-def _check_commands(job: Job, first: Program, program: Program) -> None:
-    if len(program.commands) != len(first.commands):
-        fact = f"has {len(program.commands)} commands, rank 0 has {len(first.commands)}"
-        raise ProofError("V10", f"rank {program.rank}", fact)
-    for index, (one, other) in enumerate(zip(first.commands, program.commands, strict=True)):
-        if one != other and _skeleton(job, one) != _skeleton(job, other):
-            fact = f"is where rank 0 has {what(one)} on lane {lane_name(first, one.lane)}; they differ"
-            raise ProofError("V10", where(program, index), fact, "decide for all ranks at once")
+def _tell(job: Job, first: Class, rank: int) -> None:
+    """Raises ProofError with the first difference between a rank's program and that of another of its stage."""
+    wanted, found, other = job.member(first, rank).program(first.program), job.program(rank), f"rank {first.ranks[0]}"
+    for name in ("arenas", "lanes", "slots", "buffers"):
+        if getattr(wanted, name) != getattr(found, name):
+            fact = f"its {name} differ from {other}'s: {_difference(getattr(wanted, name), getattr(found, name))}"
+            raise ProofError("V10", f"rank {rank}", fact)
+    if len(found.commands) != len(wanted.commands):
+        fact = f"has {len(found.commands)} commands, {other} has {len(wanted.commands)}"
+        raise ProofError("V10", f"rank {rank}", fact)
+    for index, (one, its) in enumerate(zip(wanted.commands, found.commands, strict=True)):
+        if one != its:
+            fact = f"is where {other} has {what(one)} on lane {lane_name(wanted, one.lane)}; they differ"
+            raise ProofError("V10", where(found, index), fact, "decide for all ranks at once")
+    raise ProofError("V10", f"rank {rank}", f"is in another class than {other}, but runs the same")
 
 
-def _skeleton(job: Job, command: Command) -> object:
-    """The properties of a command that must be the same on all ranks."""
-    match command:
-        case Launch():
-            kernel = job.kernels[command.kernel]
-            reads = tuple(map(_size, command.reads))
-            work = (kernel.reads, kernel.writes, kernel.scratch, kernel.kind)
-            return command.lane, work, reads, command.writes, command.scratch
-        case Move():
-            return command.lane, _size(command.source), command.target
-        case Collective():
-            is_message = command.kind in MESSAGES
-            kind = ("message",) if is_message else (command.kind, command.peer, command.pairs)
-            ends = () if is_message else (_size(command.source), command.target)
-            type_ = (command.dtype, command.count, command.reduction, command.accumulate)
-            return command.lane, kind, ends, command.channel, len(command.ranks), type_
-        case _:
-            return command
-
-
-def _size(given: Range | None) -> tuple[str, int] | None:
-    return None if given is None else (given.space, given.length)
+def _check_slices(job: Job, program: Program) -> None:
+    """The pieces of neighbours along an axis are the same or apart."""
+    for index, command in enumerate(program.commands):
+        for each in () if isinstance(command, Record | Await) else command.slices:
+            read = accesses(command)[0][each.read]
+            for axis, stride in each.strides.items():
+                if stride < 0 or 0 < stride < read.length:
+                    fact = f"reads {told(read)}, and {stride} bytes further on for each step along {axis}"
+                    raise ProofError("V10", where(program, index), fact, "slices of one value do not overlap")
 
 
 def _difference(one: object, other: object) -> str:

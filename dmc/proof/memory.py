@@ -16,7 +16,7 @@ _NAMED = 5
 def check_memory(job: Job, caps: Mapping[Space, int]) -> None:
     """Raises ProofError for an arena above its cap (bytes by space), or larger or smaller than the extent of its
     buffers."""
-    for program in job.programs:
+    for program in (each.program for each in job.classes):
         for space, size in program.arenas.items():
             _check_arena(program, space, size)
             # The device also holds staged inputs.

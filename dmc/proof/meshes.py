@@ -18,8 +18,8 @@ def mesh_of(job: Job) -> Mesh:
         mesh = Mesh(links=None, **job.mesh)
     except PlanError as error:
         raise ProofError("V3", error.place, error.fact, error.hint) from error
-    if mesh.size != len(job.programs):
+    if mesh.size != job.size:
         axes = ", ".join(f"{axis}={size}" for axis, size in mesh.items())
-        fact = f"the mesh {axes} has {mesh.size} ranks, but there are programs for {len(job.programs)}"
+        fact = f"the mesh {axes} has {mesh.size} ranks, but there are programs for {job.size}"
         raise ProofError("V3", None, fact, "give each rank of the mesh one program")
     return mesh

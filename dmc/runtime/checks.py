@@ -82,7 +82,7 @@ def check_artifact(artifact: Artifact) -> None:
             facts.append(f"has {apart!r} elsewhere for its {name}")
         other = program.signature
         split = [spec.name for spec in signature.state if signature.splits_of(spec) != other.splits_of(spec)]
-        if split or signature.mesh != other.mesh or len(program.job.programs) != len(artifact.job.programs):
+        if split or signature.mesh != other.mesh or program.job.size != artifact.job.size:
             facts.append(f"is split over ranks in another way for its {name}: {', '.join(split)}")
     if sorted(spec.name for spec in signature.controls) != sorted(_CONTROLS):
         facts.append(f"has the controls {[spec.name for spec in signature.controls]}, expected {list(_CONTROLS)}")

@@ -37,11 +37,11 @@ def report(job: Job) -> MemoryReport:
     """The report on a job. Linear in the number of buffers and commands."""
     alike: dict[tuple[object, ...], list[int]] = {}
     programs: list[Program] = []
-    for program in job.programs:
-        key = (tuple(program.arenas.items()), program.buffers)
+    for own in job.classes:
+        key = (tuple(own.program.arenas.items()), own.program.buffers)
         if key not in alike:
-            programs.append(program)
-        alike.setdefault(key, []).append(program.rank)
+            programs.append(own.program)
+        alike.setdefault(key, []).extend(own.ranks)
     return MemoryReport(
         tuple(_rank_memory(program, ranks) for program, ranks in zip(programs, alike.values(), strict=True))
     )

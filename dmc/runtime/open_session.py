@@ -49,7 +49,7 @@ def open_step(artifact: Artifact, device: str | None, world: World | None, setti
     `open_session`, and ArtifactError where the step needs several processes and this was started alone; on all ranks
     where one of them has no device or is about to run something else.
     """
-    signature, ranks = artifact.signature, len(artifact.job.programs)
+    signature, ranks = artifact.signature, artifact.job.size
     if (meshed := prod((signature.mesh or {}).values())) != ranks:
         raise ArtifactError("the step", f"is for {meshed} ranks, and has a plan for {ranks}", "compile the step again")
     kind, ordinal = _device(artifact, device)

@@ -46,7 +46,7 @@ def lines_of(job: Job, rank: int) -> tuple[Line, ...]:
     An event is shown with the command that waits for it or that it follows: the first one after the await, and the last
     one before the record, on the same lane. Linear in the commands.
     """
-    program = job.programs[rank]
+    program = job.program(rank)
     beside = {number: _Beside() for number, _ in _works(program)}
     alone = dict(_attach(program, beside))
     recorded = _recorded_after(program)

@@ -39,7 +39,7 @@ class PlanReport(Report):
 
     def _head(self, exact: bool) -> str:
         """The rank, its numbers of commands and lanes, and its arenas."""
-        program, ranks = self.job.programs[self.rank], len(self.job.programs)
+        program, ranks = self.job.program(self.rank), self.job.size
         arenas = [
             f"{space.replace('_', ' ')} {size_text(size, exact)}" for space, size in sorted(program.arenas.items())
         ]

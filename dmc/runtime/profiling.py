@@ -22,7 +22,7 @@ def profile(
 
     steps_ns: see `Profile`. Changes the state. Every rank returns the profile of all.
     """
-    ranks, steps = len(job.programs), tuple(steps_ns)
+    ranks, steps = job.size, tuple(steps_ns)
     if isinstance(session, PlannedSession):
         # IREE makes a step in one call, and its CPU devices keep no clock.
         return Profile(job.digest(), platform.processor() or platform.machine(), ranks, steps)

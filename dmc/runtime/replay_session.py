@@ -67,15 +67,15 @@ class ReplaySession(Session):
         self._device, self._peers = device, peers
         self._rank, self._last = rank, 0
         self._programs: list[Replayed] = []
-        slots = slots_of(Places([job.programs[rank]]), signature.state, *KEPT)
+        slots = slots_of(Places([job.program(rank)]), signature.state, *KEPT)
         devices = [device]
         for number, each in enumerate(programs):
             devices += [device.beside()] if number else []
             channels = None if peers is None else peers.open(each.job)
             # The marks of a step of several ranks have a lane of their own.
-            lanes = len(each.job.programs[rank].lanes) + (peers is not None)
+            lanes = len(each.job.program(rank).lanes) + (peers is not None)
             devices[-1].prepare(lanes, each.code, channels)
-        self._state = ReplayState(device, slots, [each.job.programs[rank] for each in programs])
+        self._state = ReplayState(device, slots, [each.job.program(rank) for each in programs])
         self._open()
         bases = self._state.addresses
         if peers is not None:

@@ -41,7 +41,7 @@ class Replayed:
     ) -> None:
         """Allocates memory for inputs and outputs, and captures. shared: the addresses of the arenas of all programs.
         has_peers: whether others follow its progress."""
-        self.program = program = own.job.programs[rank]
+        self.program = program = own.job.program(rank)
         places, signature = Places([program]), own.signature
         inputs = slots_of(places, (*signature.controls, *signature.batch), STAGED, PINNED_HOST)
         outputs = slots_of(places, signature.outputs, PINNED_HOST)

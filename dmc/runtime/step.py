@@ -117,7 +117,7 @@ class Step(StepState, NotOfTorch, Uncopied):
         does not have.
         """
         job = self._artifact.program(program, "the step").job
-        if rank not in range(ranks := len(job.programs)):
+        if rank not in range(ranks := job.size):
             raise InputError(f"rank {rank}", f"is not one of {ranks}", hint=f"ranks are 0 to {ranks - 1}")
         return PlanReport.of(job, rank, label)
 

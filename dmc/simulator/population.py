@@ -79,7 +79,7 @@ class Grown(Population):
 
 def everyone(job: Job) -> Population:
     """Every rank of the job, as it was planned."""
-    return Population(len(job.programs), 1, {program.rank: program for program in job.programs})
+    return Population(job.size, 1, {program.rank: program for program in job.programs})
 
 
 def grown(job: Job, machine: Machine, ranks: int, axis: str | None = None) -> Population:
@@ -90,10 +90,10 @@ def grown(job: Job, machine: Machine, ranks: int, axis: str | None = None) -> Po
     """
     at, name = _axis(job, axis), f"{ranks} ranks"
     sizes = tuple(job.mesh.values())
-    others = len(job.programs) // sizes[at]
-    if ranks % others or ranks < len(job.programs):
-        fact = f"do not fit a job of {len(job.programs)} ranks with {others} per replica"
-        raise DmcError(name, fact, f"use a multiple of {others}, {len(job.programs)} or more")
+    others = job.size // sizes[at]
+    if ranks % others or ranks < job.size:
+        fact = f"do not fit a job of {job.size} ranks with {others} per replica"
+        raise DmcError(name, fact, f"use a multiple of {others}, {job.size} or more")
     if sizes[at] == 1:
         raise DmcError(name, "cannot be simulated from a job without communication", "plan it for at least two ranks")
     result = Grown(ranks, ranks // others, {}, machine, sizes, at, ranks // others)

@@ -32,7 +32,7 @@ def simulate(job: Job, machine: Machine, ranks: int | None = None, axis: str | N
     Raises DmcError if lanes wait for each other forever, if the machine lacks the ranks, a link or a rate, and if the
     job cannot grow this way.
     """
-    population = everyone(job) if ranks in (None, len(job.programs)) else grown(job, machine, ranks or 0, axis)
+    population = everyone(job) if ranks in (None, job.size) else grown(job, machine, ranks or 0, axis)
     machine.check_ranks(population.ranks)
     spans = Player(job, machine, population).play()
     axis_grown = list(job.mesh)[population.axis] if isinstance(population, Grown) else None

@@ -90,10 +90,8 @@ def test_a_cap_of_a_gpu_covers_the_inputs_of_two_calls() -> None:
 def test_a_file_whose_plan_was_changed_is_refused(plain: Artifact, tmp_path: Path) -> None:
     plain.write(tmp_path / "step.dmc")
     artifact = Artifact.read(tmp_path / "step.dmc")
-    (program,) = artifact.job.programs
-    changed = msgspec.structs.replace(program, commands=program.commands[:-1])
-    forged = msgspec.structs.replace(artifact.job, programs=(changed,))
-    msgspec.structs.force_setattr(artifact.job, "programs", forged.programs)
+    forged = artifact.job.mapped(lambda each: msgspec.structs.replace(each, commands=each.commands[:-1]))
+    msgspec.structs.force_setattr(artifact.job, "classes", forged.classes)
     artifact.write(tmp_path / "step.dmc")
     with pytest.raises(ArtifactError, match="belongs to job"):
         Artifact.read(tmp_path / "step.dmc")

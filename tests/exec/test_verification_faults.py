@@ -18,6 +18,7 @@ from dmc.importer.forward import patterns, rules
 from dmc.program import Job, Launch
 from dmc.verification import verify as verification
 from tests.mutations.of_slots import moved_slot
+from tests.rank_programs import with_programs
 
 aten = torch.ops.aten
 ROWS, WIDTH = 4, 6
@@ -97,7 +98,7 @@ def _edited(job: Job, edit: Callable[[Job, Launch], Launch | None]) -> Job:
         new = edit(job, command) if isinstance(command, Launch) else None
         if new is not None:
             commands = (*program.commands[:place], new, *program.commands[place + 1 :])
-            return msgspec.structs.replace(job, programs=(msgspec.structs.replace(program, commands=commands),))
+            return with_programs(job, [msgspec.structs.replace(program, commands=commands)])
     raise AssertionError("no launch fits")
 
 
@@ -183,7 +184,7 @@ def test_state_in_memory_that_the_next_call_does_not_have(monkeypatch: pytest.Mo
         (program,) = jobs[-1].programs
         weight = next(slot for slot in program.slots if slot.name == "second.weight")
         moved = moved_slot(program, weight, "pinned_host")
-        return msgspec.structs.replace(jobs[-1], programs=(moved,))
+        return with_programs(jobs[-1], [moved])
 
     monkeypatch.setattr(executors, "job_of", planned)
     # The proof would refuse it first.

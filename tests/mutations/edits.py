@@ -12,15 +12,9 @@ from dmc.program import Await, Buffer, Collective, Command, Job, Launch, Move, P
 replace = msgspec.structs.replace
 
 
-def on_ranks(job: Job, ranks: Iterable[int], change: Callable[[Program], Program]) -> Job:
-    """The job with the programs of some ranks changed."""
-    chosen = set(ranks)
-    return replace(job, programs=tuple(change(each) if each.rank in chosen else each for each in job.programs))
-
-
 def on_all(job: Job, change: Callable[[Program], Program]) -> Job:
     """The job with all programs changed."""
-    return on_ranks(job, range(len(job.programs)), change)
+    return job.mapped(change)
 
 
 def with_command(program: Program, index: int, command: Command) -> Program:

@@ -69,8 +69,8 @@ class Places:
             return None
         change = random.choice(changes)
         paths = [path]
-        if path and path[0] == "programs" and random.random() < 0.75:
-            paths = [("programs", rank, *path[2:]) for rank in range(len(self.job.programs))]
+        if path and path[0] == "classes" and random.random() < 0.75:
+            paths = [("classes", number, *path[2:]) for number in range(len(self.job.classes))]
         job: Any = self.job
         for each in paths:
             job = _with(job, (*each, own), change)

@@ -35,7 +35,7 @@ def swap_operands(job: Job, random: Random) -> Job | None:
     """A launch reads two operands of one size the other way round."""
     found = [
         (index, i, j)
-        for index, launch in _launches(job.programs[0])
+        for index, launch in _launches(job.classes[0].program)
         for i, j in permutations(range(len(launch.reads)), 2)
         if i < j and _alike(launch.reads[i], launch.reads[j])
     ]
@@ -54,7 +54,7 @@ def swap_operands(job: Job, random: Random) -> Job | None:
 @_mutator
 def read_a_stale_buffer(job: Job, random: Random) -> Job | None:
     """A launch reads what another command wrote before."""
-    program = job.programs[0]
+    program = job.classes[0].program
     found: list[tuple[int, int, Range]] = []
     written: list[Range] = []
     for index, command in enumerate(program.commands):
@@ -67,13 +67,13 @@ def read_a_stale_buffer(job: Job, random: Random) -> Job | None:
 @_mutator
 def take_another_gradient(job: Job, random: Random) -> Job | None:
     """The update of a parameter takes what the update of another one of equal size takes in this place."""
-    updates = list(_updates(job.programs[0]))
+    updates = list(_updates(job.classes[0].program))
     found = [
         (index, i, others.reads[i])
         for (index, launch), (_, others) in permutations(updates, 2)
         if launch.kernel == others.kernel
         for i, read in enumerate(launch.reads)
-        if _alike(read, others.reads[i]) and not _is_slot(job.programs[0], others.reads[i])
+        if _alike(read, others.reads[i]) and not _is_slot(job.classes[0].program, others.reads[i])
     ]
     return _with_operand(job, random, found)
 
@@ -81,10 +81,10 @@ def take_another_gradient(job: Job, random: Random) -> Job | None:
 @_mutator
 def take_the_state_of_another(job: Job, random: Random) -> Job | None:
     """A launch reads a slot of another name and equal size."""
-    slots = [slot.range for slot in job.programs[0].slots if slot.role in STATE]
+    slots = [slot.range for slot in job.classes[0].program.slots if slot.role in STATE]
     found = [
         (index, i, other)
-        for index, launch in _launches(job.programs[0])
+        for index, launch in _launches(job.classes[0].program)
         for i, read in enumerate(launch.reads)
         if read in slots
         for other in slots
@@ -96,7 +96,7 @@ def take_the_state_of_another(job: Job, random: Random) -> Job | None:
 @_mutator
 def exchange_members_of_a_bucket(job: Job, random: Random) -> Job | None:
     """Two members of equal size are put in each other's place in what a collective takes."""
-    program = job.programs[0]
+    program = job.classes[0].program
     sources = [each.source for each in program.commands if isinstance(each, Collective) and each.source is not None]
     puts = [
         (index, i, where)
@@ -121,7 +121,7 @@ def exchange_members_of_a_bucket(job: Job, random: Random) -> Job | None:
 @_mutator
 def leave_out_a_move(job: Job, random: Random) -> Job | None:
     """No rank copies what it should."""
-    if not (found := places(job.programs[0], Move)):
+    if not (found := places(job.classes[0].program, Move)):
         return None
     index = random.choice(found)
     return on_all(job, lambda program: without(program, [index]))
@@ -132,7 +132,7 @@ def launch_another_kernel(job: Job, random: Random) -> Job | None:
     """Another kernel with operands and results of the same types."""
     found = [
         (index, other.name)
-        for index, launch in _launches(job.programs[0])
+        for index, launch in _launches(job.classes[0].program)
         for other in job.kernels.values()
         if other.name != launch.kernel and _fits(job, launch.kernel, other.name)
     ]
@@ -145,7 +145,7 @@ def launch_another_kernel(job: Job, random: Random) -> Job | None:
 @_mutator
 def reduce_otherwise(job: Job, random: Random) -> Job | None:
     """All members take the largest instead of the sum."""
-    found = [i for i, each in enumerate(job.programs[0].commands) if getattr(each, "reduction", None) == "sum"]
+    found = [i for i, each in enumerate(job.classes[0].program.commands) if getattr(each, "reduction", None) == "sum"]
     if not found:
         return None
     index = random.choice(found)
@@ -155,7 +155,7 @@ def reduce_otherwise(job: Job, random: Random) -> Job | None:
 @_mutator
 def fill_another_slot(job: Job, random: Random) -> Job | None:
     """Two pieces of state of equal size are known by each other's name."""
-    slots = [slot for slot in job.programs[0].slots if slot.role in STATE]
+    slots = [slot for slot in job.classes[0].program.slots if slot.role in STATE]
     found = [(one, other) for one, other in permutations(slots, 2) if _alike(one.range, other.range)]
     if not found:
         return None

@@ -5,14 +5,15 @@ from __future__ import annotations
 from random import Random
 
 from dmc.program import Buffer, Job, Launch, Program, Range, accesses
-from tests.mutations.edits import on_all, on_ranks, replace, shifted, with_command, with_ranges
+from tests.mutations.edits import on_all, replace, shifted, with_command, with_ranges
 from tests.mutations.mutators import UNORDERED, mutator
+from tests.rank_programs import on_ranks
 
 
 @mutator("V3", "V7", "V10", UNORDERED)
 def shift_an_offset(job: Job, random: Random) -> Job | None:
     """One rank reads or writes a little beside."""
-    rank = random.randrange(len(job.programs))
+    rank = random.randrange(job.size)
     program = job.programs[rank]
     index = random.choice([i for i, each in enumerate(program.commands) if any(accesses(each))])
     touched = random.choice([*accesses(program.commands[index])[0], *accesses(program.commands[index])[1]])
@@ -30,7 +31,7 @@ def shift_an_offset(job: Job, random: Random) -> Job | None:
 @mutator("V3", "V7", "V10", UNORDERED)
 def write_elsewhere(job: Job, random: Random) -> Job | None:
     """All ranks write a result beside its place."""
-    launches = [(i, each) for i, each in enumerate(job.programs[0].commands) if isinstance(each, Launch)]
+    launches = [(i, each) for i, each in enumerate(job.classes[0].program.commands) if isinstance(each, Launch)]
     index, launch = random.choice(launches)
     # What is computed in place leaves an old value behind, which is as good to the proof.
     if not (results := [each for each in launch.writes if each not in launch.reads]):
@@ -48,7 +49,9 @@ def write_elsewhere(job: Job, random: Random) -> Job | None:
 @mutator("V3")
 def resize_an_operand(job: Job, random: Random) -> Job | None:
     """A launch reads fewer bytes than its kernel."""
-    launches = [(i, each) for i, each in enumerate(job.programs[0].commands) if isinstance(each, Launch) and each.reads]
+    launches = [
+        (i, each) for i, each in enumerate(job.classes[0].program.commands) if isinstance(each, Launch) and each.reads
+    ]
     index, launch = random.choice(launches)
     if launch.reads[0].length <= 4:
         return None
@@ -66,9 +69,9 @@ def resize_an_operand(job: Job, random: Random) -> Job | None:
 @mutator("V3", "V8")
 def shrink_an_arena(job: Job, random: Random) -> Job | None:
     """An arena is too small for what lies in it."""
-    space = random.choice(sorted(job.programs[0].arenas))
-    ranks = range(len(job.programs)) if random.random() < 0.5 else [random.randrange(len(job.programs))]
-    less = 256 * random.randint(1, max(job.programs[0].arenas[space] // 512, 1))
+    space = random.choice(sorted(job.classes[0].program.arenas))
+    ranks = range(job.size) if random.random() < 0.5 else [random.randrange(job.size)]
+    less = 256 * random.randint(1, max(job.classes[0].program.arenas[space] // 512, 1))
 
     def change(program: Program) -> Program:
         return replace(program, arenas={**program.arenas, space: program.arenas[space] - less})
@@ -79,14 +82,14 @@ def shrink_an_arena(job: Job, random: Random) -> Job | None:
 @mutator("V8")
 def waste_an_arena(job: Job, random: Random) -> Job | None:
     """An arena is larger than what lies in it."""
-    space = random.choice(sorted(job.programs[0].arenas))
+    space = random.choice(sorted(job.classes[0].program.arenas))
     return on_all(job, lambda program: replace(program, arenas={**program.arenas, space: program.arenas[space] + 512}))
 
 
 @mutator("V3", UNORDERED)
 def alias_two_live_values(job: Job, random: Random) -> Job | None:
     """A value is put where another still lies."""
-    first = job.programs[0]
+    first = job.classes[0].program
     taken = {slot.range for slot in first.slots}
     movable = [each for each in first.buffers if each.range not in taken and not _has_neighbours(first, each)]
     pairs = [
@@ -105,7 +108,7 @@ def alias_two_live_values(job: Job, random: Random) -> Job | None:
 @mutator("V7")
 def shorten_a_life(job: Job, random: Random) -> Job | None:
     """A value is said to end before its last reader, or to begin after its writer."""
-    first = job.programs[0]
+    first = job.classes[0].program
     long = [i for i, each in enumerate(first.buffers) if each.first < each.last]
     if not long:
         return None
@@ -124,14 +127,14 @@ def shorten_a_life(job: Job, random: Random) -> Job | None:
 @mutator("V7", "V8")
 def forget_a_buffer(job: Job, random: Random) -> Job | None:
     """Nothing says what some bytes hold."""
-    number = random.randrange(len(job.programs[0].buffers))
+    number = random.randrange(len(job.classes[0].program.buffers))
     return on_all(job, lambda each: replace(each, buffers=(*each.buffers[:number], *each.buffers[number + 1 :])))
 
 
 @mutator("V3")
 def overlap_slots(job: Job, random: Random) -> Job | None:
     """Two slots of state share bytes."""
-    first = job.programs[0]
+    first = job.classes[0].program
     state = [i for i, slot in enumerate(first.slots) if slot.role == "parameter"]
     if len(state) < 2:
         return None
@@ -147,7 +150,7 @@ def overlap_slots(job: Job, random: Random) -> Job | None:
 
 def _is_seen(job: Job, program: Program, touched: Range) -> bool:
     """Whether other ranks have the same bytes there, so that one that differs is seen."""
-    return len(job.programs) > 1 or any(buffer.range == touched for buffer in program.buffers)
+    return job.size > 1 or any(buffer.range == touched for buffer in program.buffers)
 
 
 def _has_neighbours(program: Program, buffer: Buffer) -> bool:

@@ -12,7 +12,7 @@ from tests.mutations.mutators import UNORDERED, mutator
 @mutator(UNORDERED)
 def drop_an_await(job: Job, random: Random) -> Job | None:
     """A lane no longer waits."""
-    found = places(job.programs[0], Await)
+    found = places(job.classes[0].program, Await)
     if not found:
         return None
     index = random.choice(found)
@@ -22,7 +22,7 @@ def drop_an_await(job: Job, random: Random) -> Job | None:
 @mutator("V1")
 def drop_a_record(job: Job, random: Random) -> Job | None:
     """A command waits for an event that is never signalled."""
-    found = places(job.programs[0], Record)
+    found = places(job.classes[0].program, Record)
     if not found:
         return None
     index = random.choice(found)
@@ -32,7 +32,7 @@ def drop_a_record(job: Job, random: Random) -> Job | None:
 @mutator(UNORDERED)
 def drop_an_event(job: Job, random: Random) -> Job | None:
     """A record and its awaits are gone."""
-    first = job.programs[0]
+    first = job.classes[0].program
     found = [each for each in first.commands if isinstance(each, Record)]
     if not found:
         return None
@@ -44,7 +44,7 @@ def drop_an_event(job: Job, random: Random) -> Job | None:
 @mutator(UNORDERED)
 def free_the_communicators(job: Job, random: Random) -> Job | None:
     """Movements wait for nothing but the movement before them on their own communicator."""
-    first = job.programs[0]
+    first = job.classes[0].program
     comm = [i for i, lane in enumerate(first.lanes) if lane.queue == "comm"]
     gone = [i for i in places(first, Await) if first.commands[i].lane in comm]
     # Some of them, so that it is not always the same job.
@@ -55,7 +55,7 @@ def free_the_communicators(job: Job, random: Random) -> Job | None:
 @mutator(UNORDERED)
 def await_too_late(job: Job, random: Random) -> Job | None:
     """A lane waits behind the command that needed it."""
-    first = job.programs[0]
+    first = job.classes[0].program
     pairs = [(i, _next_on_lane(first, i)) for i in places(first, Await)]
     found = [(i, to) for i, to in pairs if to is not None]
     if not found:
@@ -67,7 +67,7 @@ def await_too_late(job: Job, random: Random) -> Job | None:
 @mutator(UNORDERED)
 def record_too_early(job: Job, random: Random) -> Job | None:
     """An event is signalled before the command that it is of."""
-    first = job.programs[0]
+    first = job.classes[0].program
     lanes = [each.lane for each in first.commands]
     found = [(i, max((j for j in range(i) if lanes[j] == lanes[i]), default=-1)) for i in places(first, Record)]
     if not (found := [(i, to) for i, to in found if to >= 0]):
@@ -79,7 +79,7 @@ def record_too_early(job: Job, random: Random) -> Job | None:
 @mutator("V1")
 def record_twice(job: Job, random: Random) -> Job | None:
     """One event has two records."""
-    first = job.programs[0]
+    first = job.classes[0].program
     if not (found := places(first, Record)):
         return None
     index = random.choice(found)
@@ -89,7 +89,7 @@ def record_twice(job: Job, random: Random) -> Job | None:
 @mutator("V1")
 def await_before_record(job: Job, random: Random) -> Job | None:
     """A lane waits for an event of the future."""
-    first = job.programs[0]
+    first = job.classes[0].program
     if not (found := places(first, Record)):
         return None
     index = random.choice(found)
@@ -101,7 +101,7 @@ def await_before_record(job: Job, random: Random) -> Job | None:
 @mutator("V3")
 def change_a_lane(job: Job, random: Random) -> Job | None:
     """A command runs on a lane that is not for it."""
-    first = job.programs[0]
+    first = job.classes[0].program
     index = random.choice(places(first, Launch, Move, Collective))
     command = first.commands[index]
     # A copy may do well on other lanes, but not on one for movements between ranks.
@@ -113,7 +113,7 @@ def change_a_lane(job: Job, random: Random) -> Job | None:
 @mutator(UNORDERED, "V1")
 def consume_before_producing(job: Job, random: Random) -> Job | None:
     """A command that reads what another has written is issued before that."""
-    first = job.programs[0]
+    first = job.classes[0].program
     pairs = [
         (index, earlier)
         for earlier in places(first, Launch, Move)
@@ -130,7 +130,7 @@ def consume_before_producing(job: Job, random: Random) -> Job | None:
 @mutator("V7", "V4")
 def drop_a_producer(job: Job, random: Random) -> Job | None:
     """A command is gone whose results are still read."""
-    first = job.programs[0]
+    first = job.classes[0].program
     found = [i for i in places(first, Launch, Move) if begun(first, i)]
     index = random.choice(found)
     return on_all(job, lambda program: without(program, [index]))

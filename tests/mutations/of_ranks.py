@@ -8,8 +8,9 @@ from random import Random
 from typing import Any
 
 from dmc.program import Collective, Job, Launch, Program, Record
-from tests.mutations.edits import on_ranks, places, replace, swapped, with_command, with_inserted, without
+from tests.mutations.edits import places, replace, swapped, with_command, with_inserted, without
 from tests.mutations.mutators import mutator
+from tests.rank_programs import on_ranks
 
 MESSAGES = ("send", "recv")
 
@@ -28,7 +29,7 @@ def _on_one_rank(
     job: Job, random: Random, kinds: tuple[str, ...], change: Callable[[Collective], Collective]
 ) -> Job | None:
     """Changes one rank's part in one movement."""
-    rank = random.randrange(len(job.programs))
+    rank = random.randrange(job.size)
     if not (found := _parts(job.programs[rank], *kinds)):
         return None
     index = random.choice(found)
@@ -39,7 +40,7 @@ def _on_one_rank(
 @mutator("V4")
 def swap_collectives(job: Job, random: Random) -> Job | None:
     """One rank issues two movements of a communicator the other way round."""
-    rank = random.randrange(len(job.programs))
+    rank = random.randrange(job.size)
     program = job.programs[rank]
     found = [i for i in _parts(program) if getattr(program.commands[i], "kind", "") not in MESSAGES]
     lanes = [program.commands[i].lane for i in found]
@@ -53,7 +54,7 @@ def swap_collectives(job: Job, random: Random) -> Job | None:
 @mutator("V4", "V5")
 def swap_a_send_and_a_receive(job: Job, random: Random) -> Job | None:
     """One rank receives before it sends."""
-    rank = random.randrange(len(job.programs))
+    rank = random.randrange(job.size)
     program = job.programs[rank]
     found = _parts(program, *MESSAGES)
     pairs = [(i, j) for i, j in pairwise(found) if program.commands[i].lane == program.commands[j].lane]
@@ -67,7 +68,7 @@ def swap_a_send_and_a_receive(job: Job, random: Random) -> Job | None:
 @mutator("V4")
 def drop_a_part(job: Job, random: Random) -> Job | None:
     """One rank does not take part."""
-    rank = random.randrange(len(job.programs))
+    rank = random.randrange(job.size)
     if not (found := _parts(job.programs[rank])):
         return None
     index = random.choice(found)
@@ -77,7 +78,7 @@ def drop_a_part(job: Job, random: Random) -> Job | None:
 @mutator("V4")
 def take_part_twice(job: Job, random: Random) -> Job | None:
     """One rank issues a movement twice."""
-    rank = random.randrange(len(job.programs))
+    rank = random.randrange(job.size)
     if not (found := _parts(job.programs[rank])):
         return None
     index = random.choice(found)
@@ -167,7 +168,7 @@ def change_a_channel(job: Job, random: Random) -> Job | None:
 @mutator("V3", "V10")
 def change_a_kernel(job: Job, random: Random) -> Job | None:
     """One rank launches a kernel of another type."""
-    rank = random.randrange(len(job.programs))
+    rank = random.randrange(job.size)
     index = random.choice(places(job.programs[rank], Launch))
     command: Any = job.programs[rank].commands[index]
     own = job.kernels[command.kernel]
@@ -180,10 +181,11 @@ def change_a_kernel(job: Job, random: Random) -> Job | None:
 
 @mutator("V10")
 def decide_alone(job: Job, random: Random) -> Job | None:
-    """One rank has an event that the others lack."""
-    if len(job.programs) < 2:
+    """One rank of a class has an event that the others lack."""
+    several = [rank for own in job.classes if len(own.ranks) > 1 for rank in own.ranks]
+    if not several:
         return None
-    rank = random.randrange(len(job.programs))
+    rank = random.choice(several)
     events = [each.event for each in job.programs[rank].commands if isinstance(each, Record)]
     index = random.choice(places(job.programs[rank], Launch))
     extra = Record(random.randrange(len(job.programs[rank].lanes)), max(events, default=-1) + 1)

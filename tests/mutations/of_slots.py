@@ -14,7 +14,7 @@ from tests.mutations.mutators import mutator
 @mutator("V3")
 def keep_a_slot_in_other_memory(job: Job, random: Random) -> Job | None:
     """A slot, and all that touches it, is in memory that calls share, or do not share, as its role forbids."""
-    slot = random.choice(job.programs[0].slots)
+    slot = random.choice(job.classes[0].program.slots)
     space = random.choice([each for each in get_args(Space) if each not in spaces_of(slot.role)])
     return on_all(job, lambda program: moved_slot(program, slot, space))
 
@@ -22,7 +22,7 @@ def keep_a_slot_in_other_memory(job: Job, random: Random) -> Job | None:
 @mutator("V3")
 def give_a_slot_another_role(job: Job, random: Random) -> Job | None:
     """What a slot is to the host does not fit where it is, or is nothing."""
-    slot = random.choice(job.programs[0].slots)
+    slot = random.choice(job.classes[0].program.slots)
     roles = ("parameter", "counter", "batch", "output", "nonsense")
     role = random.choice([role for role in roles if slot.range.space not in spaces_of(role)])
     return on_all(job, lambda program: _with_slot(program, slot, replace(slot, role=role)))
@@ -31,7 +31,7 @@ def give_a_slot_another_role(job: Job, random: Random) -> Job | None:
 @mutator("V3")
 def name_a_slot_like_another(job: Job, random: Random) -> Job | None:
     """The host cannot tell two slots apart."""
-    one, other = random.sample(job.programs[0].slots, 2)
+    one, other = random.sample(job.classes[0].program.slots, 2)
     return on_all(job, lambda program: _with_slot(program, one, replace(one, name=other.name)))
 
 

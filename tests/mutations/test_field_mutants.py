@@ -21,7 +21,8 @@ from tests.random_jobs import random_job
 FIELDS = fields_of(Job)
 # Of these something is refused.
 COVERED = {
-    "Job": "mesh channels kernels programs",
+    "Job": "mesh channels kernels classes stages",
+    "Class": "ranks program",
     "Channel": "name axes groups",
     "Kernel": "name reads writes scratch",
     "Operand": "dtype shape",
@@ -30,9 +31,11 @@ COVERED = {
     "Slot": "name role dtype shape range",
     "Buffer": "range first last",
     "Range": "space offset length",
-    "Launch": "lane kernel reads writes scratch",
-    "Move": "lane source target",
-    "Collective": "lane kind channel ranks instance dtype count source target reduction accumulate peer pairs",
+    "Slice": "read strides",
+    "Variants": "axes kernels",
+    "Launch": "lane kernel reads writes scratch slices variants",
+    "Move": "lane source target slices",
+    "Collective": "lane kind channel ranks instance dtype count source target reduction accumulate peer pairs slices",
     "Record": "lane event",
     "Await": "lane event",
 }

@@ -38,7 +38,7 @@ def test_what_is_not_awaited_is_refused(context: Any) -> None:
     """Read before it is back; its place used before it has left; fetched before it has left."""
     job, _ = planned_with_dataflow(NAME, context)
     verify(job)
-    first = job.programs[0]
+    first = job.classes[0].program
     away, back = _copies(first)
     assert len(away) == len(back) > 2
     events = [*_events(first, "copy_out"), *_events(first, "copy_in")]
@@ -49,7 +49,7 @@ def test_what_is_not_awaited_is_refused(context: Any) -> None:
 
 def test_another_value_from_the_host_is_refused(context: Any) -> None:
     job, dataflow = planned_with_dataflow(NAME, context)
-    first = job.programs[0]
+    first = job.classes[0].program
     _, back = _copies(first)
     swapped = 0
     for one, other in combinations(back, 2):
@@ -67,7 +67,7 @@ def test_another_value_from_the_host_is_refused(context: Any) -> None:
 def test_host_memory_is_of_one_value_at_a_time(context: Any) -> None:
     """Two values that are in host memory at the same time may not have the same place there."""
     job, _ = planned_with_dataflow(NAME, context)
-    first = job.programs[0]
+    first = job.classes[0].program
     slots = {slot.range for slot in first.slots}
     parked = [each for each in first.buffers if each.range.space == "pinned_host" and each.range not in slots]
     pairs = [(a, b) for a, b in combinations(parked, 2) if a.range.length == b.range.length and _meet(a, b)]

@@ -18,7 +18,7 @@ from tests.random_jobs import random_job
 JOB = random_job(0)
 ELSEWHERE = [
     (slot, space)
-    for slot, space in product(JOB.programs[0].slots, get_args(Space))
+    for slot, space in product(JOB.classes[0].program.slots, get_args(Space))
     if space not in spaces_of(slot.role)
 ]
 
@@ -51,5 +51,5 @@ def test_a_slot_in_the_wrong_memory_is_refused(slot: Slot, space: Space) -> None
 
 @pytest.mark.parametrize("space", get_args(Space))
 def test_a_slot_in_any_memory_that_its_role_allows_computes_the_same(space: Space) -> None:
-    for slot in (each for each in JOB.programs[0].slots if space in spaces_of(each.role)):
+    for slot in (each for each in JOB.classes[0].program.slots if space in spaces_of(each.role)):
         assert _outcome(_moved(slot, space)) == _outcome(JOB)

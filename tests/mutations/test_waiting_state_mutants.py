@@ -42,7 +42,7 @@ def test_what_is_not_awaited_is_refused(context: Any) -> None:
     """Read before it is there; put back before it is computed; its place on the device used before it has left."""
     job, _ = planned_with_dataflow(NAME, context)
     verify(job)
-    first = job.programs[0]
+    first = job.classes[0].program
     queues = [each.queue for each in first.lanes]
     fetched, put_back = _moves(first)
     assert len(fetched) == len(put_back) > 10
@@ -57,7 +57,7 @@ def test_what_is_not_awaited_is_refused(context: Any) -> None:
 def test_state_that_is_not_put_back_is_refused(context: Any) -> None:
     job, dataflow = planned_with_dataflow(NAME, context)
     check_dataflow(job, dataflow)
-    for index in _moves(job.programs[0])[1][:6]:
+    for index in _moves(job.classes[0].program)[1][:6]:
         assert _refused(on_all(job, lambda program, index=index: without(program, [index])), dataflow) == "V11"
 
 
@@ -65,7 +65,7 @@ def test_state_that_is_not_put_back_is_refused(context: Any) -> None:
 def test_state_of_another_place_is_refused(context: Any, direction: int) -> None:
     """Fetched from, or put back to, where other state of the same size waits."""
     job, dataflow = planned_with_dataflow(NAME, context)
-    first = job.programs[0]
+    first = job.classes[0].program
     chosen = _moves(first)[direction]
     swapped = 0
     for one, other in pairwise(chosen):

@@ -14,6 +14,7 @@ from dmc.program import Job, Launch, Range
 from dmc.runtime.plan_lines import Wait, lines_of
 from tests.artifacts import artifact_of
 from tests.hand_made_jobs import COPY, DP, Rank, job_of
+from tests.rank_programs import with_programs
 
 Call = Callable[..., tuple[int, str, str]]
 PLANNED = Path(__file__).parents[2] / "docs" / "walkthrough" / "04-planned.mlir"
@@ -122,12 +123,12 @@ def test_what_waits_for_something_else(called: Call) -> None:
 
 
 def test_places_are_counted_unless_they_are_asked_for(called: Call) -> None:
-    (program, *others) = JOB.programs
+    program = JOB.program(0)
     launch = program.commands[3]
     assert isinstance(launch, Launch)
     elsewhere = msgspec.structs.replace(launch, reads=(Range("device", 256, 4),))
     commands = (*program.commands[:3], elsewhere, *program.commands[4:])
-    moved = msgspec.structs.replace(JOB, programs=(msgspec.structs.replace(program, commands=commands), *others))
+    moved = with_programs(JOB, [msgspec.structs.replace(program, commands=commands)])
     assert called(jobs=(JOB, moved))[1] == ("1 command differing only in offsets (--places shows them)\n")
     assert _numbers(called("--places", jobs=(JOB, moved))[1]) == ["<", ">"]
 

@@ -56,8 +56,7 @@ def _labelled_once(job: Job) -> Job:
         is_bare = isinstance(command, Move | Collective) and command.label != "gradient of h.1"
         return msgspec.structs.replace(command, label="") if is_bare else command
 
-    programs = (msgspec.structs.replace(each, commands=tuple(map(bare, each.commands))) for each in job.programs)
-    return msgspec.structs.replace(job, programs=tuple(programs))
+    return job.mapped(lambda each: msgspec.structs.replace(each, commands=tuple(map(bare, each.commands))))
 
 
 def _figures(called: Call, *options: str) -> dict[str, Any]:

@@ -37,7 +37,7 @@ SUM = _dispatch(("ro", X), ("ro", Y), ("wo", OUT), ordered=frozenset({(0, 2)}))
 def _job(*launches: Launch) -> Job:
     program = Program(0, {"device": 1024}, (Lane("compute", "compute"),), (), launches)
     operand = Operand("f32", (16,))
-    return Job({"rank": 1}, (), {"k": Kernel("k", (operand, operand), (operand,), 1, 1)}, (program,))
+    return Job.of({"rank": 1}, (), {"k": Kernel("k", (operand, operand), (operand,), 1, 1)}, (program,))
 
 
 def _check(commands: tuple[KernelCommand, ...], launch: Launch) -> None:

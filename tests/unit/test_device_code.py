@@ -34,7 +34,7 @@ def _job(*places: tuple[int, int]) -> Job:
         Launch(0, "negated", (Range("device", read, 4096),), (Range("device", write, 4096),)) for read, write in places
     )
     program = Program(0, {"device": 16384}, (Lane("compute", "compute"),), (), commands)
-    return Job({"rank": 1}, (), {"negated": KERNEL}, (program,))
+    return Job.of({"rank": 1}, (), {"negated": KERNEL}, (program,))
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def _narrow(name: str) -> DeviceCode:
     ]
     launch = Launch(0, name, tuple(ranges[:2]), tuple(ranges[2:]))
     program = Program(0, {"device": 3 << 20}, (Lane("compute", "compute"),), (), (launch,))
-    job = Job({"rank": 1}, (), {name: Kernel(name, reads, writes, 64, 512)}, (program,))
+    job = Job.of({"rank": 1}, (), {name: Kernel(name, reads, writes, 64, 512)}, (program,))
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         return device_code(job, compile_kernels(ir.Module.parse(NARROW), [name], CUDA), CUDA)

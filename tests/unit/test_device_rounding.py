@@ -93,7 +93,7 @@ def code() -> DeviceCode:
         at = Range("device", 1024, scratch) if scratch else None
         launches.append(Launch(0, name, (Range("device", 0, 128), Range("device", 256, 128)), (result,), at))
     program = Program(0, {"device": 4096}, (Lane("compute", "compute"),), (), tuple(launches))
-    return device_code(Job({"rank": 1}, (), kernels, (program,)), library, CUDA)
+    return device_code(Job.of({"rank": 1}, (), kernels, (program,)), library, CUDA)
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -57,7 +57,7 @@ def _job(kinds: Sequence[CollectiveKind], buffers: Sequence[int] = ()) -> Job:
         Program(rank, {"device": 4096}, lanes, (), tuple(commands(rank)) if rank in GROUPS[0] else ())
         for rank in range(RANKS)
     ]
-    return Job({"a": RANKS}, (Channel("c", groups=GROUPS),), {}, tuple(programs))
+    return Job.of({"a": RANKS}, (Channel("c", groups=GROUPS),), {}, tuple(programs))
 
 
 class _None:
@@ -200,14 +200,14 @@ def test_what_is_copied(more: dict[str, Any], carried: bool, monkeypatch: pytest
     beside = Neighbours(Memory(), 0, 1)
     beside.arenas = {0: 0, 1: 0, 2: 0}
     programs = tuple(Program(rank, {}, (), (), (command,)) for rank in range(3))
-    copies = DirectCopies(Job({"a": 3}, (), {}, programs), 0, [("c", command.ranks)], beside)
+    copies = DirectCopies(Job.of({"a": 3}, (), {}, programs), 0, [("c", command.ranks)], beside)
     assert copies.carries(command) == carried
 
 
 def test_movements_of_two_channels_may_have_one_number() -> None:
     commands = [replace(_command("permute", rank, 4), channel=name) for rank in (0, 1) for name in ("c", "d")]
     programs = tuple(Program(rank, {}, (), (), tuple(commands[2 * rank :][:2])) for rank in (0, 1))
-    parts = parts_of(Job({"a": 2}, (), {}, programs))
+    parts = parts_of(Job.of({"a": 2}, (), {}, programs))
     assert parts(commands[0]) == {0: commands[0], 1: commands[2]}
     assert parts(commands[3]) == {0: commands[1], 1: commands[3]}
 
@@ -215,6 +215,6 @@ def test_movements_of_two_channels_may_have_one_number() -> None:
 def test_movements_of_two_groups_of_a_channel_may_have_one_number() -> None:
     commands = [replace(_command("permute", rank, 4), ranks=(rank // 2 * 2, rank // 2 * 2 + 1)) for rank in range(4)]
     programs = tuple(Program(rank, {}, (), (), (command,)) for rank, command in enumerate(commands))
-    parts = parts_of(Job({"a": 4}, (), {}, programs))
+    parts = parts_of(Job.of({"a": 4}, (), {}, programs))
     assert parts(commands[1]) == {0: commands[0], 1: commands[1]}
     assert parts(commands[2]) == {2: commands[2], 3: commands[3]}

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmc.analysis.commands.clocks import Clocks, is_before
-from dmc.analysis.commands.events import needed_edges, with_events
-from dmc.program import Await, Buffer, Command, Lane, Launch, Program, Range, Record, accesses
+from dmc.analysis.commands.events import Edge, needed_edges, with_events
+from dmc.mesh import Mesh
+from dmc.program import Await, Buffer, Class, Command, Lane, Launch, Program, Range, Record, Slice, accesses, covering
 
 LANES = tuple(Lane(f"lane{i}", "compute") for i in range(3))
 RANGES = st.builds(lambda first, length: Range("device", first, length), st.integers(0, 12), st.integers(1, 6))
@@ -50,7 +51,7 @@ def _conflict(one: Command, other: Command) -> bool:
 @given(st.lists(LAUNCHES, max_size=12))
 def test_conflicts_are_ordered(commands: list[Launch]) -> None:
     program = _program(commands)
-    ordered = _ordered(with_events(program, needed_edges([program])))
+    ordered = _ordered(with_events(program, needed_edges(program)))
     for (first, second), is_ordered in ordered.items():
         assert is_ordered or not _conflict(commands[first], commands[second])
 
@@ -58,7 +59,7 @@ def test_conflicts_are_ordered(commands: list[Launch]) -> None:
 @given(st.lists(LAUNCHES, max_size=10))
 def test_no_edge_is_superfluous(commands: list[Launch]) -> None:
     program = _program(commands)
-    edges = needed_edges([program])
+    edges = needed_edges(program)
     for left_out in edges:
         fewer = with_events(program, [edge for edge in edges if edge != left_out])
         ordered = _ordered(fewer)
@@ -67,18 +68,18 @@ def test_no_edge_is_superfluous(commands: list[Launch]) -> None:
 
 
 def test_what_one_rank_needs_all_ranks_get() -> None:
-    def rank(offset: int) -> Program:
-        write = Launch(0, "k", (), (Range("device", 0, 4),))
-        return _program([write, Launch(1, "k", (Range("device", offset, 4),), ())])
-
-    assert needed_edges([rank(8)]) == ()
-    assert len(needed_edges([rank(8), rank(0)])) == 1
+    """The second of two ranks reads what was written."""
+    write = Launch(0, "k", (), (Range("device", 4, 4),))
+    read = Launch(1, "k", (Range("device", 0, 4),), (), slices=(Slice(0, {"dp": 4}),))
+    own = Class((0, 1), _program([write, read]))
+    assert needed_edges(own.program) == ()
+    assert needed_edges(covering(own, Mesh(dp=2))) == (Edge(0, 1),)
 
 
 def test_one_event_serves_several_lanes() -> None:
     shared = Range("device", 0, 4)
     program = _program([Launch(0, "k", (), (shared,)), Launch(1, "k", (shared,), ()), Launch(2, "k", (shared,), ())])
-    commands = with_events(program, needed_edges([program])).commands
+    commands = with_events(program, needed_edges(program)).commands
     assert [type(command) for command in commands] == [Launch, Record, Await, Launch, Await, Launch]
 
 
@@ -87,7 +88,7 @@ def test_buffers_keep_naming_the_commands_that_they_named() -> None:
     launches = (Launch(0, "k", (), (shared,)), Launch(1, "k", (shared,), ()))
     buffers = (Buffer("x", "activation", shared, 0, 1),)
     program = Program(0, {"device": 4}, LANES, (), launches, buffers)
-    changed = with_events(program, needed_edges([program]))
+    changed = with_events(program, needed_edges(program))
     (buffer,) = changed.buffers
     assert [changed.commands[buffer.first], changed.commands[buffer.last]] == list(launches)
 
@@ -95,4 +96,4 @@ def test_buffers_keep_naming_the_commands_that_they_named() -> None:
 def test_events_that_are_there_count() -> None:
     shared = Range("device", 0, 4)
     commands = (Launch(0, "k", (), (shared,)), Record(0, 0), Await(1, 0), Launch(1, "k", (shared,), ()))
-    assert needed_edges([Program(0, {"device": 4}, LANES, (), commands)]) == ()
+    assert needed_edges(Program(0, {"device": 4}, LANES, (), commands)) == ()

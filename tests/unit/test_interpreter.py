@@ -15,6 +15,7 @@ from dmc.interpreter.dtypes import Array, numpy_type
 from dmc.interpreter.slots import INPUTS, OUTPUT
 from dmc.program import Await, Command, Job, Kernel, Lane, Launch, Move, Operand, Program, Range, Record, Slot
 from tests.random_jobs import random_job
+from tests.rank_programs import with_programs
 
 Bits = list[list[tuple[str, bytes]]]
 LANES = (Lane("compute", "compute"), Lane("out", "copy_out"))
@@ -38,7 +39,7 @@ ONES = np.ones(4, np.int32)
 def job_of(*commands: Command, slots: tuple[Slot, ...] = (STATE, LOSS), lanes: tuple[Lane, ...] = LANES) -> Job:
     """A job of one rank."""
     program = Program(0, {"device": 1024, "pinned_host": 256}, lanes, slots, commands)
-    return Job({"dp": 1}, (), KERNELS, (program,))
+    return Job.of({"dp": 1}, (), KERNELS, (program,))
 
 
 def step(job: Job, seed: int = 0, **options: Any) -> tuple[list[int], list[int]]:
@@ -103,10 +104,7 @@ def test_a_missing_await_shows() -> None:
         program = random.choice([each for each in job.programs if any(isinstance(c, Await) for c in each.commands)])
         place = random.choice([i for i, command in enumerate(program.commands) if isinstance(command, Await)])
         commands = (*program.commands[:place], *program.commands[place + 1 :])
-        programs = [
-            msgspec.structs.replace(each, commands=commands) if each is program else each for each in job.programs
-        ]
-        racing = msgspec.structs.replace(job, programs=tuple(programs))
+        racing = with_programs(job, [msgspec.structs.replace(program, commands=commands)])
         wanted = bits(job, 0, given)
         shown += any(bits(racing, seed, given) != wanted for seed in range(40))
     # Some awaits only keep communicators apart, which no rank can see in its memory.

@@ -49,7 +49,7 @@ def job_of(*programs: tuple[Command, ...], results: int = 2) -> Job:
         Slot("y", "output", "f32", (results,), Range("device", 256, 4 * results)),
     )
     ranks = tuple(Program(i, {"device": 512}, lanes, slots, commands) for i, commands in enumerate(programs))
-    return Job({"dp": len(ranks)}, tuple(Channel(lane.name, ("dp",)) for lane in lanes), {}, ranks)
+    return Job.of({"dp": len(ranks)}, tuple(Channel(lane.name, ("dp",)) for lane in lanes), {}, ranks)
 
 
 def results(job: Job, seed: int = 0) -> list[list[float]]:

@@ -9,7 +9,7 @@ import pytest
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.commands.jobs import job_of
+from dmc.analysis.commands.jobs import STAGES, job_of
 from dmc.errors import ArtifactError, DmcError
 from dmc.mesh import Mesh
 from dmc.passes.shared.programs import write_program
@@ -71,7 +71,7 @@ def _message(rank: int) -> tuple[Range | None, Range | None]:
 
 
 CHANNELS = (Channel("g", ("dp",)), Channel("back", groups=((1, 0), (1,))))
-JOB = Job({"dp": 2}, CHANNELS, {"f": KERNEL}, (_program(0), _program(1)))
+JOB = Job.of({"dp": 2}, CHANNELS, {"f": KERNEL}, (_program(0), _program(1)), stages=("dp",))
 
 
 def test_a_job_survives_ir() -> None:
@@ -79,8 +79,9 @@ def test_a_job_survives_ir() -> None:
         dm.load(context)
         module = ir.Module.parse(MODULE)
         with ir.InsertionPoint(module.body):
-            for program in JOB.programs:
-                write_program(program, repeat(ir.Location.unknown()))
+            for own in JOB.classes:
+                write_program(JOB, own, repeat(ir.Location.unknown()))
+            module.operation.attributes[STAGES] = ir.ArrayAttr.get([ir.StringAttr.get("dp")])
         module.operation.verify()
         dm.verify_symbols(module)
         assert job_of(ir.Module.parse(str(module))) == JOB

@@ -122,7 +122,7 @@ def _job(offset: int = 0) -> Job:
     wide, number = Operand("bf16", SHAPE), Operand("i64", ())
     kernel = Kernel("attention", (wide, wide, wide, number), (wide, Operand("f32", (*SHAPE[:3], 1))), 1, 1 << 20)
     program = Program(0, {"device": 32 * BYTES}, (Lane("compute", "compute"),), (), (launch,))
-    return Job({"rank": 1}, (), {"attention_0": kernel}, (program,))
+    return Job.of({"rank": 1}, (), {"attention_0": kernel}, (program,))
 
 
 def test_the_table_decides(module: ir.Module) -> None:

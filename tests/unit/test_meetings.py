@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from dmc.program import Await, Channel, Collective, Command, Job, Lane, Move, Program, Range, Record
 from dmc.runtime.world.meetings import meetings_of, movement_of
+from tests.rank_programs import with_programs
 
 ROWS, COLUMNS = ((0, 1), (2, 3)), ((0, 2), (1, 3))
 CHANNELS = (Channel("rows", groups=ROWS), Channel("columns", groups=COLUMNS))
@@ -57,7 +58,7 @@ def _commands(rank: int, drawn: Sequence[Written | Moved]) -> Iterator[Command]:
 
 def _job(drawn: Sequence[Written | Moved]) -> Job:
     programs = tuple(Program(rank, {}, LANES, (), tuple(_commands(rank, drawn))) for rank in range(4))
-    return Job({"a": 2, "b": 2}, CHANNELS, {}, programs)
+    return Job.of({"a": 2, "b": 2}, CHANNELS, {}, programs)
 
 
 def _graph(job: Job) -> dict[Any, set[Any]]:
@@ -144,7 +145,7 @@ def test_ranks_meet_behind_a_movement_where_the_next_is_on_another_lane() -> Non
         return replace(command, lane=3) if is_second else command
 
     programs = [replace(each, commands=tuple(map(turned, each.commands))) for each in job.programs]
-    assert _ended(replace(job, programs=tuple(programs))) == [0, 1, 2]
+    assert _ended(with_programs(job, programs)) == [0, 1, 2]
 
 
 def test_the_first_that_overwrites_a_source_waits_on_each_lane() -> None:
@@ -160,7 +161,7 @@ def test_ranks_that_have_movements_in_other_orders_meet_behind_all() -> None:
     first, *others = job.programs
     moved = [each for each in first.commands if isinstance(each, Collective)]
     turned = Program(0, {}, LANES, (), (moved[1], moved[0], moved[3], moved[2]))
-    assert _ended(Job(job.mesh, job.channels, {}, (turned, *others))) == [0, 1, 2, 3]
+    assert _ended(Job.of(job.mesh, job.channels, {}, (turned, *others))) == [0, 1, 2, 3]
 
 
 def test_the_graph_of_a_wait_for_what_comes_later_has_a_circle() -> None:

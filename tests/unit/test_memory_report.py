@@ -24,7 +24,7 @@ HUGE = 1 << 50
 
 def _job(ranks: int = 3) -> Job:
     """Four launches; ranks 0 and 1 are alike. The second value takes the place of the first, in place."""
-    return Job({"dp": ranks}, (), {"k": _KERNEL}, tuple(_program(rank) for rank in range(ranks)))
+    return Job.of({"dp": ranks}, (), {"k": _KERNEL}, tuple(_program(rank) for rank in range(ranks)))
 
 
 def _program(rank: int) -> Program:
@@ -85,7 +85,7 @@ def test_the_table_says_all() -> None:
 def test_inputs_of_calls_in_flight_stand_beside_the_arena() -> None:
     program = _program(0)
     staged = msgspec.structs.replace(program, arenas={**program.arenas, "staged": 512})
-    text = report(Job({"dp": 1}, (), {"k": _KERNEL}, (staged,))).text(120)
+    text = report(Job.of({"dp": 1}, (), {"k": _KERNEL}, (staged,))).text(120)
     assert "1.02 kB" in next(row for row in text.splitlines() if "inputs of calls in flight" in row)
 
 
@@ -108,7 +108,7 @@ def test_the_page_needs_nothing_else() -> None:
 def test_a_label_cannot_end_the_script() -> None:
     program = _program(0)
     evil = Buffer("</script><b>", "activation", Range("device", 0, 1 << 51), 0, 3)
-    job = Job({"dp": 1}, (), {"k": _KERNEL}, (msgspec.structs.replace(program, buffers=(evil,)),))
+    job = Job.of({"dp": 1}, (), {"k": _KERNEL}, (msgspec.structs.replace(program, buffers=(evil,)),))
     assert page(report(job)).count("</script>") == 1
 
 
@@ -122,9 +122,9 @@ def test_the_picture_is_a_png(tmp_path: Path) -> None:
 
 def test_a_program_of_nothing() -> None:
     empty = Program(0, {}, (), (), ())
-    memory = report(Job({"dp": 1}, (), {}, (empty,))).ranks[0]
+    memory = report(Job.of({"dp": 1}, (), {}, (empty,))).ranks[0]
     assert (memory.peak, memory.arena, memory.fragmentation) == (0, 0, 0)
-    assert "rank 0: no memory" in report(Job({"dp": 1}, (), {}, (empty,))).text(100)
+    assert "rank 0: no memory" in report(Job.of({"dp": 1}, (), {}, (empty,))).text(100)
 
 
 def test_the_command_writes_everything(
@@ -148,7 +148,7 @@ def test_inspect_tells_what_a_planned_step_holds() -> None:
     program = _program(0)
     more = Buffer("h.4", "activation", Range("device", 0, 300), 0, 2)
     program = msgspec.structs.replace(program, buffers=(*program.buffers, more))
-    job = Job({"dp": 1}, (), {"k": _KERNEL}, (program,))
+    job = Job.of({"dp": 1}, (), {"k": _KERNEL}, (program,))
     held = describe_artifact(artifact_of(job))["bytes"]
     assert (held["gradients"], held["activations"], held["arena"]) == (512, 812, HUGE + 768)
 
@@ -172,7 +172,7 @@ def test_what_is_kept_computed_again_and_offloaded() -> None:
     program = Program(
         0, {"device": 2048, "pinned_host": 512}, lanes, slots, (*launches[:2], *copies, *launches[2:]), buffers
     )
-    made = report(Job({"dp": 1}, (), {"k": _KERNEL}, (program,)))
+    made = report(Job.of({"dp": 1}, (), {"k": _KERNEL}, (program,)))
     (memory,) = made.ranks
     assert (memory.kept(), memory.recomputed(), memory.offloaded()) == ({"h.0": 100}, {"h.1": 100}, {"h.2": 100})
     text = made.text(100)

@@ -93,7 +93,7 @@ def _launched(name: str, reads: tuple[tuple[Operand, int], ...], write: Operand)
     ranges = tuple(Range("device", offset, _bytes(operand)) for operand, offset in reads)
     launch = Launch(0, name, ranges, (Range("device", 8192, _bytes(write)),), Range("device", 16384, WORKSPACE))
     program = Program(0, {"device": 16384 + WORKSPACE}, (Lane("compute", "compute"),), (), (launch,))
-    return Job({"rank": 1}, (), {name: kernel}, (program,))
+    return Job.of({"rank": 1}, (), {name: kernel}, (program,))
 
 
 def _bytes(operand: Operand) -> int:

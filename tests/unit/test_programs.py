@@ -19,6 +19,7 @@ from dmc.runtime.checks import check_artifact
 from dmc.step_function import find_step
 from tests.artifacts import artifact_of
 from tests.random_jobs import random_job
+from tests.rank_programs import with_programs
 
 
 def _with(program: Any) -> Artifact:
@@ -43,9 +44,7 @@ def test_a_program_with_its_state_elsewhere_is_refused() -> None:
         msgspec.structs.replace(slot, range=Range(slot.range.space, slot.range.offset + 4096, slot.range.length))
         for slot in job.programs[0].slots
     )
-    changed = msgspec.structs.replace(
-        job, programs=(msgspec.structs.replace(job.programs[0], slots=moved), *job.programs[1:])
-    )
+    changed = with_programs(job, [msgspec.structs.replace(job.program(0), slots=moved)])
     with pytest.raises(ArtifactError, match=r"has '.*@0' elsewhere for its evaluation"):
         check_artifact(_with(replace(artifact_of(), job=changed)))
     with pytest.raises(ArtifactError, match="is split over ranks in another way for its evaluation"):
@@ -69,7 +68,7 @@ def test_a_program_beside_a_step_has_the_state_where_the_step_has_it(context: ir
     module = ir.Module.parse(STEP)
     places = {"v": ("parameter", 256), "w": ("parameter", 0), "x": ("batch", 512)}
     slots = tuple(Slot(key, role, "f32", (64,), Range("device", at, 256)) for key, (role, at) in places.items())
-    fix_state(module, Job({"dp": 1}, (), {}, (Program(0, {"device": 768}, (), slots, ()),)))
+    fix_state(module, Job.of({"dp": 1}, (), {}, (Program(0, {"device": 768}, (), slots, ()),)))
     function = find_step(module)
     fixed = fixed_offsets(function)
     assert [fixed.get(value) for value in function.arguments] == [256, 0, None]

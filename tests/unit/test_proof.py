@@ -64,7 +64,7 @@ def _job(change: Callable[[Program], Program] = lambda program: program, ranks: 
     """Two ranks that add up their gradients; some of them changed."""
     whole = [Program(rank, {"device": 768}, LANES, SLOTS, COMMANDS, BUFFERS) for rank in (0, 1)]
     programs = tuple(change(each) if each.rank in ranks else each for each in whole)
-    return Job({"dp": 2}, (Channel("dp", ("dp",)),), KERNELS, programs)
+    return Job.of({"dp": 2}, (Channel("dp", ("dp",)),), KERNELS, programs)
 
 
 def _commands(*commands: Command) -> Callable[[Program], Program]:

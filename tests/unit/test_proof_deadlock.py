@@ -32,7 +32,7 @@ def _job(ranks: Sequence[Sequence[Command]], channel: Channel) -> Job:
         )
         for rank, commands in enumerate(ranks)
     )
-    return Job({"x": len(ranks)}, (channel,), {}, programs)
+    return Job.of({"x": len(ranks)}, (channel,), {}, programs, stages=("x",))
 
 
 def _send(instance: int, to: int) -> Collective:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from dmc.errors import ArtifactError, DmcError
-from dmc.program import DEVICE, Await, Channel, Collective, Job, Lane, Launch, Program, Range
+from dmc.program import DEVICE, Await, Channel, Class, Collective, Command, Job, Lane, Launch, Program, Range
 from dmc.program.code import CodeModule, DeviceCode
 from dmc.program.packed import MAX_BYTES, packed, unpacked
 from dmc.program.tuning import Candidates
@@ -21,25 +21,21 @@ from dmc.runtime.artifact import Artifact
 from tests.artifacts import artifact_of
 from tests.hostile import members_of, write
 from tests.random_jobs import random_job
+from tests.rank_programs import with_programs
 
 JOB = random_job(3)
 HINT = "compile the step again"
 
 
 def _first_rank(job: Job, **changes: object) -> Job:
-    first, *others = job.programs
-    return msgspec.structs.replace(job, programs=(msgspec.structs.replace(first, **changes), *others))
+    return with_programs(job, [msgspec.structs.replace(job.program(0), **changes)])
 
 
 def _awaiting_another(job: Job) -> Job:
-    kept = (
-        [command if not isinstance(command, Await) else msgspec.structs.replace(command, event=0) for command in own]
-        for own in (program.commands for program in job.programs)
-    )
-    programs = zip(job.programs, kept, strict=True)
-    return msgspec.structs.replace(
-        job, programs=tuple(msgspec.structs.replace(program, commands=tuple(own)) for program, own in programs)
-    )
+    def changed(command: Command) -> Command:
+        return msgspec.structs.replace(command, event=0) if isinstance(command, Await) else command
+
+    return job.mapped(lambda each: msgspec.structs.replace(each, commands=tuple(map(changed, each.commands))))
 
 
 def _moved(job: Job) -> Job:
@@ -62,14 +58,12 @@ def _exchanged(job: Job) -> Job:
     parameter, given = (next(s for s in job.programs[0].slots if s.name == name) for name in ("w0", "x1"))
     assert parameter.range.length == given.range.length
     places = {"w0": given.range, "x1": parameter.range}
-    programs = (
-        msgspec.structs.replace(
+    return job.mapped(
+        lambda program: msgspec.structs.replace(
             program,
             slots=tuple(msgspec.structs.replace(s, range=places.get(s.name, s.range)) for s in program.slots),
         )
-        for program in job.programs
     )
-    return msgspec.structs.replace(job, programs=tuple(programs))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +73,6 @@ def _exchanged(job: Job) -> Job:
         (_awaiting_another, r"V\d"),
         (_moved, "V3: uses .* outside the arena"),
         (_smaller, "V3: "),
-        (lambda job: msgspec.structs.replace(job, programs=job.programs[:1]), "V3: the mesh"),
     ],
 )
 def test_a_changed_plan_with_a_fitting_certificate_is_refused(
@@ -127,13 +120,10 @@ def test_a_bomb_takes_no_memory() -> None:
 
 
 def test_what_shrinks_much_is_read_again() -> None:
-    """The programs of 256 ranks, which are alike, shrink to a hundredth."""
-    members = tuple(range(256))
-    own = Range(DEVICE, 0, 256)
-    moved = Collective(0, "all_reduce", "dp", members, 1, "f32", 64, own, own, "sum", "f32")
-    lanes = (Lane("comm", "comm", "dp"),)
-    programs = tuple(Program(rank, {DEVICE: 256}, lanes, (), (moved,)) for rank in members)
-    job = Job({"dp": 256}, (Channel("dp", ("dp",)),), {}, programs)
+    """A thousand commands that are alike shrink to a hundredth."""
+    moved = Collective(0, "all_reduce", "dp", (0, 1), 1, "f32", 64, *2 * (Range(DEVICE, 0, 256),), "sum", "f32")
+    program = Program(0, {DEVICE: 256}, (Lane("comm", "comm", "dp"),), (), (moved,) * 1000)
+    job = Job({"dp": 2}, (Channel("dp", ("dp",)),), {}, (Class((0, 1), program),))
     raw = msgspec.msgpack.encode(job)
     assert len(raw) > 64 * len(zlib.compress(raw, 6))
     assert Job.from_bytes(job.to_bytes()) == job

@@ -111,7 +111,7 @@ func.func private @copied(%x: tensor<64xf32>) -> tensor<64xf32> {
 OPERAND = Operand("f32", (64,))
 LAUNCH = Launch(0, "copied", (Range("device", 0, 256),), (Range("device", 256, 256),))
 PROGRAM = Program(0, {"device": 512}, (Lane("compute", "compute"),), (), (LAUNCH,))
-JOB = Job({"rank": 1}, (), {"copied": Kernel("copied", (OPERAND,), (OPERAND,), 64, 512)}, (PROGRAM,))
+JOB = Job.of({"rank": 1}, (), {"copied": Kernel("copied", (OPERAND,), (OPERAND,), 64, 512)}, (PROGRAM,))
 
 
 @pytest.fixture(scope="module")

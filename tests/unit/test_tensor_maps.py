@@ -73,7 +73,7 @@ def _check(step: Dispatch, body: str = f"{LOAD} st.global.b32 [%rd2], %r5;", rea
     operand = Operand("bf16", (64, 32))
     launch = Launch(0, "k", (Range("device", read, BYTES),), (Range("device", write, BYTES),))
     program = Program(0, {"device": 16384}, (Lane("compute", "compute"),), (), (launch,))
-    job = Job({"rank": 1}, (), {"k": Kernel("k", (operand,), (operand,), 1, 1)}, (program,))
+    job = Job.of({"rank": 1}, (), {"k": Kernel("k", (operand,), (operand,), 1, 1)}, (program,))
     check_device_code(job, DeviceCode({"m": CodeModule(entry(body))}, {"k": (step,)}))
 
 
@@ -139,7 +139,7 @@ def _projected(offset: int) -> Job:
     program = Program(
         0, {"device": 128 << 20}, (Lane("compute", "compute"),), (), (Launch(0, "projected", reads, (write,)),)
     )
-    return Job({"rank": 1}, (), {"projected": kernel}, (program,))
+    return Job.of({"rank": 1}, (), {"projected": kernel}, (program,))
 
 
 def test_large_products_copy_their_tiles_where_every_launch_allows_it(library: CodeLibrary) -> None:

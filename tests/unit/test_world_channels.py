@@ -51,7 +51,7 @@ class Maker:
 
 def _job(*channels: Channel, **mesh: int) -> Job:
     programs = tuple(Program(rank, {}, (), (), ()) for rank in range(2))
-    return Job(mesh, channels, {}, programs)
+    return Job.of(mesh, channels, {}, programs)
 
 
 def test_groups_of_the_rank_in_declared_order() -> None:

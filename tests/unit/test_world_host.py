@@ -45,7 +45,7 @@ def command(kind: Any, reduction: Any, dtype: str) -> Collective:
 def channels() -> list[Channels]:
     """Each rank's, with one channel whose group is not in rank order."""
     programs = tuple(Program(rank, {}, (Lane("c", "comm", "c"),), (), ()) for rank in range(RANKS))
-    job = Job({"a": RANKS}, (Channel("c", groups=(GROUP,)),), {}, programs)
+    job = Job.of({"a": RANKS}, (Channel("c", groups=(GROUP,)),), {}, programs)
     return [Channels(job, rank, HostCommunicators(store, 5)) for rank, store in enumerate(stores(RANKS))]
 
 

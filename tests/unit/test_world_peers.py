@@ -179,7 +179,7 @@ class Released:
 def _opened(store: Store, told: list[str], name: str, patience_s: float) -> Peers:
     """One rank of two that share a channel."""
     program = Program(0, {}, (), (), ())
-    job = Job({"a": 2}, (Channel("c", ("a",)),), {}, (program, replace(program, rank=1)))
+    job = Job.of({"a": 2}, (Channel("c", ("a",)),), {}, (program, replace(program, rank=1)))
     maker: Any = Released(told, name)
     peers = Peers(store.world, store, maker, job, RunSettings(patience_s=patience_s))
     peers.open(job)
@@ -287,7 +287,7 @@ def test_jobs_share_one_memory_and_have_flags_of_their_own(monkeypatch: pytest.M
     monkeypatch.setattr(peers_module, "_LEAVING_S", 0.1)
     asked: list[Any] = []
     beside, connected, peers = Beside(), [], _alone(1, [])
-    peers.open(Job({"a": 2}, (Channel("c", ("a",)), Channel("d", ("a",))), {}, ()))
+    peers.open(Job.of({"a": 2}, (Channel("c", ("a",)), Channel("d", ("a",))), {}, ()))
     monkeypatch.setattr(peers, "_is_direct", is_direct)
     monkeypatch.setattr(Channels, "connect", lambda _, found, first: connected.append((found, first)))
     monkeypatch.setattr(peers_module, "neighbours", lambda *given: asked.append(given[2:]) or beside)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -21,27 +21,25 @@ class Edge:
     target: int
 
 
-def needed_edges(programs: Sequence[Program]) -> tuple[Edge, ...]:
-    """The fewest edges between lanes that order all conflicting accesses, for ranks that run one program.
+def needed_edges(program: Program) -> tuple[Edge, ...]:
+    """The fewest edges between lanes that order all conflicting accesses.
 
-    The programs have the same commands on the same lanes; bytes may differ between ranks, and an edge needed by one
-    rank is added to all, so that ranks stay alike. Two accesses conflict where they share a byte and one of them
-    writes; each edge follows the order of issue. Existing events of the programs are taken into account. Linear in
-    commands, times the logarithm of the arena's segments.
+    program: of a rank; or of a class, with reads that cover those of all its ranks. Two accesses conflict where they
+    share a byte and one of them writes; each edge follows the order of issue. Existing events of the program are taken
+    into account. Linear in commands, times the logarithm of the arena's segments.
     """
-    first = programs[0]
     memories: defaultdict[Space, Memory] = defaultdict(Memory)
-    clocks = Clocks(len(first.lanes))
+    clocks = Clocks(len(program.lanes))
     after: dict[Place, Clock] = {}
     number: dict[Place, int] = {}
-    counts = [0] * len(first.lanes)
+    counts = [0] * len(program.lanes)
     edges: list[Edge] = []
-    for index, command in enumerate(first.commands):
+    for index, command in enumerate(program.commands):
         place = (command.lane, counts[command.lane])
         counts[command.lane] += 1
         number[place] = index
         needed: dict[int, int] = {}
-        for lane, at in _conflicts(memories, _accesses(programs, index), place):
+        for lane, at in _conflicts(memories, accesses(command), place):
             if lane != command.lane:
                 needed[lane] = max(at, needed.get(lane, -1))
         for source in uncovered(needed, after, clocks.before(command.lane)).items():
@@ -79,23 +77,12 @@ def with_events(program: Program, edges: Sequence[Edge]) -> Program:
     return msgspec.structs.replace(program, commands=tuple(commands), buffers=buffers)
 
 
-def _accesses(programs: Sequence[Program], index: int) -> tuple[set[Range], set[Range]]:
-    """The reads and writes of the command with this number, on any rank."""
-    reads: set[Range] = set()
-    writes: set[Range] = set()
-    for program in programs:
-        read, written = accesses(program.commands[index])
-        reads.update(read)
-        writes.update(written)
-    return reads, writes
-
-
 def _conflicts(
-    memories: defaultdict[Space, Memory], touched: tuple[set[Range], set[Range]], by: Place
+    memories: defaultdict[Space, Memory], touched: tuple[Iterable[Range], Iterable[Range]], by: Place
 ) -> Iterator[Place]:
     reads, writes = touched
     # Reads first: an in-place command must come after the writer of what it reads.
-    for where in sorted(reads):
+    for where in sorted({*reads}):
         yield from memories[where.space].read(where, by)
-    for where in sorted(writes):
+    for where in sorted({*writes}):
         yield from memories[where.space].write(where, by)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.kernels.decompositions import decompositions
@@ -15,6 +17,7 @@ from dmc.program import (
     Await,
     Buffer,
     Channel,
+    Class,
     Collective,
     Command,
     Job,
@@ -26,17 +29,21 @@ from dmc.program import (
     Program,
     Range,
     Record,
+    Slice,
     Slot,
+    Variants,
 )
 from dmc.step_function import functions, symbol
 
 # On a kernel's function: what dominates its time, and the attributes of `dm.kernel` common to all launches.
 KIND, FLOPS, BYTES, SCRATCH, IMPLEMENTATION = "dm.kind", "dm.flops", "dm.bytes", "dm.scratch", "dm.implementation"
+# On the module: the axes along which ranks have programs of their own.
+STAGES = "dm.stages"
 # The mesh of a job without one.
 ONE_RANK = {"rank": 1}
 
-# By name: the lane's index, and the lane.
-_Lanes = Mapping[str, tuple[int, Lane]]
+# By name: the lane's index, the lane, and the members of its channel.
+_Lanes = Mapping[str, tuple[int, Lane, tuple[int, ...]]]
 
 
 def job_of(module: ir.Module) -> Job:
@@ -46,12 +53,16 @@ def job_of(module: ir.Module) -> Job:
         raise DmcError(module.operation, "contains no dm.program", "lower it to form planned first (dm-lower-to-plan)")
     meanings = decompositions(module)
     kernels = [op for op in functions(module) if symbol(op) not in meanings]
-    return Job(
+    attributes = module.operation.attributes
+    without = Job(
         mesh=_mesh(module),
-        channels=tuple(_channel(op) for op in module.body.operations if isinstance(op, dm.ChannelOp)),
+        channels=tuple(channel_of(op) for op in module.body.operations if isinstance(op, dm.ChannelOp)),
         kernels={symbol(op): kernel_of(op) for op in kernels},
-        programs=tuple(_program(op) for op in sorted(programs, key=lambda op: op.rank.value)),
+        classes=(),
+        stages=tuple(axis.value for axis in attributes[STAGES]) if STAGES in attributes else (),
     )
+    classes = (Class(tuple(op.ranks), _program(op, without)) for op in sorted(programs, key=lambda op: op.ranks[0]))
+    return msgspec.structs.replace(without, classes=tuple(classes))
 
 
 def operand_of(type_: ir.RankedTensorType) -> Operand:
@@ -79,18 +90,21 @@ def _mesh(module: ir.Module) -> dict[str, int]:
     return dict(mesh_of(meshes[0]).items()) if meshes else dict(ONE_RANK)
 
 
-def _channel(op: dm.ChannelOp) -> Channel:
+def channel_of(op: dm.ChannelOp) -> Channel:
+    """A channel as data."""
     if op.group is not None:
         return Channel(op.sym_name.value, dm.group_axes(op.group))
     return Channel(op.sym_name.value, groups=tuple(tuple(ranks) for ranks in op.groups or ()))
 
 
-def _program(op: dm.ProgramOp) -> Program:
-    ops = list(op.regions[0].blocks[0].operations)
+def _program(op: dm.ProgramOp, job: Job) -> Program:
+    """The program of the first rank of a class of the job, whose classes are not yet known."""
+    ops, rank = list(op.regions[0].blocks[0].operations), op.ranks[0]
     declared = tuple(_lane(each) for each in ops if isinstance(each, dm.LaneOp))
-    lanes = {lane.name: (i, lane) for i, lane in enumerate(declared)}
+    along = {channel.name: job.layout.group(rank, channel.axes) for channel in job.channels if channel.axes}
+    lanes = {lane.name: (i, lane, along.get(lane.channel or "", ())) for i, lane in enumerate(declared)}
     return Program(
-        rank=op.rank.value,
+        rank=rank,
         arenas={each.space.value: each.bytes.value for each in ops if isinstance(each, dm.ArenaOp)},
         lanes=declared,
         slots=tuple(_slot(each) for each in ops if isinstance(each, dm.SlotOp)),
@@ -115,22 +129,26 @@ def _buffer(op: dm.BufferOp) -> Buffer:
 
 def _launch(op: dm.LaunchOp, lanes: _Lanes) -> Launch:
     reads, writes = (tuple(map(_range, ranges)) for ranges in (op.reads, op.writes))
-    return Launch(_on(op, lanes), op.kernel.value, reads, writes, _optional(op.scratch), _label(op))
+    variants = None
+    if op.variants is not None and op.group is not None:
+        variants = Variants(dm.group_axes(op.group), tuple(each.value for each in op.variants))
+    scratch = _optional(op.scratch)
+    return Launch(_on(op, lanes), op.kernel.value, reads, writes, scratch, _label(op), _slices(op), variants)
 
 
 def _move(op: dm.MoveOp, lanes: _Lanes) -> Move:
-    return Move(_on(op, lanes), _range(op.source), _range(op.target), _label(op))
+    return Move(_on(op, lanes), _range(op.source), _range(op.target), _label(op), _slices(op))
 
 
 def _collective(op: dm.CollectiveOp, lanes: _Lanes) -> Collective:
-    lane, declared = lanes[op.lane.value]
+    lane, declared, members = lanes[op.lane.value]
     flat = [] if op.pairs is None else list(op.pairs)
     return Collective(
         lane=lane,
         kind=op.kind.value,
         # The verifier of dm.program has checked that only lanes with a channel hold collectives.
         channel=declared.channel or "",
-        ranks=tuple(op.ranks),
+        ranks=members if op.ranks is None else tuple(op.ranks),
         instance=op.instance.value,
         dtype=str(ir.TypeAttr(op.attributes["type"]).value),
         count=op.count.value,
@@ -141,6 +159,13 @@ def _collective(op: dm.CollectiveOp, lanes: _Lanes) -> Collective:
         peer=None if op.peer is None else op.peer.value,
         pairs=tuple(zip(flat[0::2], flat[1::2], strict=True)),
         label=_label(op),
+        slices=_slices(op),
+    )
+
+
+def _slices(op: Any) -> tuple[Slice, ...]:
+    return tuple(
+        Slice(each.read.value, {stride.name: stride.attr.value for stride in each.strides}) for each in op.slices or ()
     )
 
 

@@ -16,7 +16,7 @@ FIXED_OFFSET = "dm.fixed_offset"
 def fix_state(module: ir.Module, job: Job) -> None:
     """States that each tensor of the state begins where it does in `job`, on all ranks."""
     step = find_step(module)
-    offsets = {slot.name: slot.range.offset for slot in job.programs[0].slots if slot.role in STATE_ROLES}
+    offsets = {slot.name: slot.range.offset for slot in job.classes[0].program.slots if slot.role in STATE_ROLES}
     with module.context:
         given = zip(arguments(step), step.arg_attrs, strict=True)
         fixed = [_fixed(own, offsets.get(port.name) if port.role in STATE_ROLES else None) for port, own in given]

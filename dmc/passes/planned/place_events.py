@@ -10,9 +10,8 @@ from dmc.analysis.commands.events import needed_edges, with_events
 from dmc.analysis.commands.jobs import job_of
 from dmc.dialect.build import i64
 from dmc.dialect.plan import COMMANDS
-from dmc.errors import DmcError
 from dmc.passes.base import Pass
-from dmc.program import Await, Program, Record
+from dmc.program import Await, Program, Record, covering
 
 
 @dataclass(frozen=True)
@@ -21,21 +20,19 @@ class PlaceEvents(Pass):
 
     `launch(compute, writes r); collective(comm, reads r)` becomes `launch; record(compute, 0); await(comm, 0);
     collective`. Two accesses conflict where they share a byte and one of them writes; that covers data dependences as
-    well as memory reuse. Only necessary events are placed: the transitive reduction. Ranks that run the same program
-    get the same events.
+    well as memory reuse. Only necessary events are placed: the transitive reduction. Where ranks of a class read
+    slices, an event that one of them needs is every rank's.
     """
 
     name = "dm-place-events"
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError unless the programs of all ranks match."""
-        programs = job_of(module).programs
-        for program in programs[1:]:
-            _check_alike(programs[0], program)
-        edges = needed_edges(programs)
+        """Raises DmcError where there is no program."""
+        job = job_of(module)
+        classes = {own.ranks: own for own in job.classes}
         for op in [op for op in module.body.operations if isinstance(op, dm.ProgramOp)]:
-            program = programs[op.rank.value]
-            _add_events(op, program, with_events(program, edges))
+            own = classes[tuple(op.ranks)]
+            _add_events(op, own.program, with_events(own.program, needed_edges(covering(own, job.layout))))
 
 
 def _add_events(op: dm.ProgramOp, before: Program, after: Program) -> None:
@@ -61,10 +58,3 @@ def _add_events(op: dm.ProgramOp, before: Program, after: Program) -> None:
         for view, own in zip(buffers, after.buffers, strict=True):
             view.operation.attributes["first"] = i64(own.first)
             view.operation.attributes["last"] = i64(own.last)
-
-
-def _check_alike(first: Program, other: Program) -> None:
-    mine, theirs = ([(type(c), c.lane) for c in program.commands] for program in (first, other))
-    if first.lanes != other.lanes or mine != theirs:
-        fact = "runs different commands from rank 0"
-        raise DmcError(f"rank {other.rank}", fact, "ranks of one step may differ in addresses only")

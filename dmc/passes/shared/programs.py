@@ -1,4 +1,4 @@
-"""`dmc.program.Program` as a `dm.program`."""
+"""The programs of a `dmc.program.Job` as ops `dm.program`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,28 @@ from typing import Any
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.program import Await, Collective, Command, Launch, Move, Program, Range, Record
+from dmc.program import Await, Class, Collective, Command, Job, Launch, Move, Program, Range, Record, Work
 
 
-def write_program(program: Program, locations: Iterable[ir.Location]) -> dm.ProgramOp:
-    """Builds the `dm.program` of one rank at the current insertion point. Raises DmcError where it violates a rule.
+def write_program(job: Job, own: Class, locations: Iterable[ir.Location], mesh: str = "mesh") -> dm.ProgramOp:
+    """Builds the `dm.program` of a class at the current insertion point. Raises DmcError where it violates a rule.
 
-    locations: those of its launches, moves and collectives, in order; an event belongs to the work before it.
+    locations: those of its launches, moves and collectives, in order; an event belongs to the work before it. mesh: the
+    name of the module's.
     """
-    return dm.program(program.rank, lambda: _Writer().fill(program, iter(locations)))
+    listed = frozenset(channel.name for channel in job.channels if channel.groups)
+    return dm.program(own.ranks, lambda: _Writer(listed, mesh).fill(own.program, iter(locations)))
 
 
 @dataclass(frozen=True)
 class _Writer:
-    """One program. A range is the address of what several commands write and read, and is made and checked once."""
+    """One program. A range is the address of what several commands write and read, and is made and checked once.
 
+    listed: the channels that list their groups.
+    """
+
+    listed: frozenset[str]
+    mesh: str
     ranges: dict[Range, dm.RangeAttr] = field(default_factory=dict)
 
     def fill(self, program: Program, locations: Iterator[ir.Location]) -> None:
@@ -53,10 +60,14 @@ class _Writer:
                     writes=[self._range(each) for each in command.writes],
                     scratch=self._optional(command.scratch),
                     label=command.label or None,
+                    slices=_slices(command),
+                    variants=None if command.variants is None else list(command.variants.kernels),
+                    group=None if command.variants is None else dm.group(self.mesh, command.variants.axes),
                 )
             case Move():
                 source, target = self._range(command.source), self._range(command.target)
-                dm.move(lane=lane, source=source, target=target, label=command.label or None)
+                slices = _slices(command)
+                dm.move(lane=lane, source=source, target=target, label=command.label or None, slices=slices)
             case Collective():
                 self._write_collective(command, lane)
             case Record():
@@ -69,7 +80,7 @@ class _Writer:
         dm.collective(
             lane=lane,
             kind=command.kind,
-            ranks=list(command.ranks),
+            ranks=list(command.ranks) if command.channel in self.listed else None,
             instance=command.instance,
             type=ir.Type.parse(command.dtype),
             count=command.count,
@@ -80,6 +91,7 @@ class _Writer:
             peer=command.peer,
             pairs=[rank for pair in command.pairs for rank in pair] or None,
             label=command.label or None,
+            slices=_slices(command),
         )
 
     def _range(self, where: Range) -> dm.RangeAttr:
@@ -90,3 +102,7 @@ class _Writer:
 
     def _optional(self, where: Range | None) -> Any:
         return None if where is None else self._range(where)
+
+
+def _slices(command: Work) -> list[dm.SliceAttr] | None:
+    return [dm.slice_of(each.read, each.strides) for each in command.slices] or None

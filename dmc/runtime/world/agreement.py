@@ -38,7 +38,7 @@ def facts_of(artifact: Artifact, **more: str) -> dict[str, str]:
         "table of costs": certificate.cost_table,
         "signature": _digest([signature]),
         "state": _digest(_parts(artifact)),
-        _RANKS: str(len(artifact.job.programs)),
+        _RANKS: str(artifact.job.size),
         **more,
     }
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from dmc.program import Collective, Job, Program
 from dmc.runtime.world.communicator import Communicator, Communicators
 from dmc.runtime.world.direct import DirectCopies
@@ -36,7 +34,8 @@ class Channels:
     def connect(self, neighbours: Neighbours, first: int = 0, programs: Sequence[Program] | None = None) -> None:
         """From now on movements between neighbours are direct copies. first: the first of the job's flags. programs:
         those that make them, if not the job's."""
-        job = self._job if programs is None else replace(self._job, programs=tuple(programs))
+        own = self._job
+        job = own if programs is None else Job.of(own.mesh, own.channels, own.kernels, programs)
         self._direct = DirectCopies(job, self._rank, self._groups, neighbours, first)
 
     def before(self, place: int, stream: Any) -> None:

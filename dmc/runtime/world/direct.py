@@ -57,7 +57,7 @@ class DirectCopies:
         begins = accumulate((_flags(ranks) for _, ranks in groups), initial=first)
         self._first = dict(zip(groups, begins, strict=False))
         self._parts = parts_of(job)
-        on_host = [each for each in neighbours.arenas if each < len(job.programs)]
+        on_host = [each for each in neighbours.arenas if each < job.size]
         self._meetings = meetings_of(job, rank, on_host, self.carries)
         # Events behind the meetings before movements.
         self._met: dict[Movement, Any] = {}

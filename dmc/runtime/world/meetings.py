@@ -42,7 +42,7 @@ class Meetings(NamedTuple):
 
 def meetings_of(job: Job, rank: int, ranks: Sequence[int], is_copied: Callable[[Collective], bool]) -> Meetings:
     """The meetings of a rank. ranks: those of its host. is_copied: the same on all of them."""
-    programs, own = [job.programs[each] for each in ranks], job.programs[rank]
+    programs, own = [job.program(each) for each in ranks], job.program(rank)
     chains = [(program, one) for program in programs for one in _chains(program, is_copied)]
     number = {movement_of(command): i for _, one in chains for i, (_, command) in enumerate(one)}
     # Ranks without movements wait for nobody.

@@ -40,7 +40,7 @@ class Peers:
         # What is to be released, once, by whoever comes first: this thread or the watch.
         self._made: list[Channels | Communicator] = []
         self._releasing = threading.Lock()
-        self._recorder = Recorder(job.programs[world.rank])
+        self._recorder = Recorder(job.program(world.rank))
         self._watch = Watch(store, self._recorder, self._abort, self._failed, settings.patience_s)
 
     def open(self, job: Job) -> Channels:

@@ -9,16 +9,16 @@ import msgspec
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
-from dmc.analysis.commands.jobs import BYTES, FLOPS, IMPLEMENTATION, SCRATCH
+from dmc.analysis.commands.jobs import BYTES, FLOPS, IMPLEMENTATION, SCRATCH, channel_of
 from dmc.analysis.kernels.decompositions import decompositions
 from dmc.analysis.memory.buffers import Held, buffers_of
 from dmc.dialect.placements import mesh_of
 from dmc.errors import DmcError
 from dmc.mesh import Mesh
 from dmc.passes.base import Pass
-from dmc.passes.planned.lower_to_plan.rank_programs import rank_program
+from dmc.passes.planned.lower_to_plan.rank_programs import first_program
 from dmc.passes.shared.programs import write_program
-from dmc.program import Await, Buffer, Launch, Program, Range, Record
+from dmc.program import Await, Buffer, Class, Job, Program, Range, Record
 from dmc.step_function import find_step, functions, symbol
 from dmc.walk import listed
 
@@ -27,12 +27,12 @@ _OF_LAUNCHES = {"flops": FLOPS, "bytes": BYTES, "scratch": SCRATCH, "implementat
 
 @dataclass(frozen=True)
 class LowerToPlan(Pass):
-    """Turns `@step`, whose values have addresses, into one `dm.program` for each rank of the mesh.
+    """Turns `@step`, whose values have addresses, into one `dm.program` for all ranks of the mesh.
 
     `%y = dm.kernel(%x) {body = @f}` becomes `dm.launch {kernel = @f, reads = […], writes = […]}` on lane compute; the
     movement in a `dm.start` becomes `dm.collective` on the lane of its channel, or `dm.move` on that of its queue. What
-    differs between ranks is resolved here: slices, kernel variants, participants. A wait emits nothing: lanes run
-    freely until dm-place-events orders them. New state that is not in its slot is copied there at the end.
+    differs between ranks, slices and variants of kernels, is said beside what the first rank has. A wait emits nothing:
+    lanes run freely until dm-place-events orders them. New state that is not in its slot is copied there at the end.
     """
 
     name = "dm-lower-to-plan"
@@ -42,15 +42,16 @@ class LowerToPlan(Pass):
         step = find_step(module)
         meshes = [op for op in module.body.operations if isinstance(op, dm.MeshOp)]
         mesh = mesh_of(meshes[0]) if meshes else Mesh(rank=1)
-        held = buffers_of(step)
-        lowered = [rank_program(step, mesh, rank) for rank in mesh.ranks]
-        programs = [_with_buffers(program, firsts, held) for program, firsts in lowered]
+        lowered, firsts = first_program(step, mesh)
+        program = _with_buffers(lowered, firsts, buffers_of(step))
+        channels = tuple(map(channel_of, (op for op in module.body.operations if isinstance(op, dm.ChannelOp))))
+        job = Job(dict(mesh.items()), channels, {}, (Class(tuple(mesh.ranks), program),))
         _describe_kernels(module, step)
         with ir.InsertionPoint(module.body), step.location:
-            for program, (_, firsts) in zip(programs, lowered, strict=True):
-                write_program(program, _locations(step, program, firsts))
+            name = meshes[0].sym_name.value if meshes else ""
+            write_program(job, job.classes[0], _locations(step, program, firsts), name)
         step.operation.erase()
-        _drop_unused(module, {c.kernel for p in programs for c in p.commands if isinstance(c, Launch)})
+        _drop_unused(module, {launch.kernel for _, launch in job.launches()})
 
 
 def _with_buffers(program: Program, firsts: Sequence[int], held: Sequence[Held]) -> Program:

@@ -1,4 +1,4 @@
-"""Form scheduled, with addresses, as the program of one rank, without events."""
+"""Form scheduled, with addresses, as the program of all ranks, without events."""
 
 from __future__ import annotations
 
@@ -21,18 +21,34 @@ from dmc.dialect.collectives import permute_sources_and_targets
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
 from dmc.mesh import Mesh
-from dmc.program import PINNED_HOST, Await, Collective, Command, Lane, Launch, Move, Program, Range, Record, Slot, Space
+from dmc.program import (
+    PINNED_HOST,
+    Await,
+    Collective,
+    Command,
+    Lane,
+    Launch,
+    Move,
+    Program,
+    Range,
+    Record,
+    Slice,
+    Slot,
+    Space,
+    Variants,
+)
 from dmc.step_function import Port, arguments, mutated_state, outputs
 
 COMPUTE = "compute"
 
 
-def rank_program(step: func.FuncOp, mesh: Mesh, rank: int) -> tuple[Program, list[int]]:
-    """The program of `rank`, without events and buffers, and for each operation of @step its first command's number.
+def first_program(step: func.FuncOp, mesh: Mesh) -> tuple[Program, list[int]]:
+    """The program of the first rank, which says what differs on others, without events and buffers; and for each
+    operation of @step its first command's number.
 
     Raises DmcError for a missing address, or operations that do not belong to form scheduled.
     """
-    lowering = _Lowering(mesh, rank)
+    lowering = _Lowering(mesh)
     *body, terminator = (view.operation for view in step.entry_block.operations)
     for port, space in zip(arguments(step), argument_spaces(step), strict=True):
         lowering.take(step, port, space)
@@ -44,20 +60,21 @@ def rank_program(step: func.FuncOp, mesh: Mesh, rank: int) -> tuple[Program, lis
     lowering.leave(step, terminator)
     arenas = {named.name: named.attr.value for named in ir.DictAttr(step.operation.attributes[ARENAS])}
     lanes, commands = _used(lowering)
-    program = Program(rank, arenas, lanes, tuple(lowering.slots), commands)
+    program = Program(0, arenas, lanes, tuple(lowering.slots), commands)
     return program, firsts
 
 
 @dataclass
 class _Lowering:
-    """Emits the commands of one rank, in the order of @step.
+    """Emits the commands of the first rank, in the order of @step.
 
-    places: the address of each value. events: the command that signals each token.
+    places: the address of each value. strides: by axis, of the values that are a rank's own slices. events: the command
+    that signals each token.
     """
 
     mesh: Mesh
-    rank: int
     places: dict[ir.Value, Range] = field(default_factory=dict)
+    strides: dict[ir.Value, dict[str, int]] = field(default_factory=dict)
     tokens: dict[ir.Value, int] = field(default_factory=dict)
     lanes: dict[str, Lane] = field(default_factory=lambda: {COMPUTE: Lane(COMPUTE, "compute")})
     commands: list[Command] = field(default_factory=list)
@@ -85,15 +102,16 @@ class _Lowering:
         for argument, result in mutated_state(step):
             if not type_bytes(argument.type):
                 continue
-            source = self.places[terminator.operands[result.index]]
+            value = terminator.operands[result.index]
+            source, slices = self.places[value], self.slices([value])
             slot = self.places[step.arguments[argument.index]]
-            if source == slot:
+            if source == slot and not slices:
                 continue
             if any(source.overlaps(gone) for gone in overwritten):
                 fact = f"the new value of '{argument.name}' is where other new state was just written"
                 raise DmcError(terminator, fact, "states that swap places must be copied by a kernel first")
             overwritten.append(slot)
-            self.commands.append(Move(self.lane(COMPUTE), source, slot, argument.name))
+            self.commands.append(Move(self.lane(COMPUTE), source, slot, argument.name, slices))
         for port in outputs(step):
             where = self.places[terminator.operands[port.index]]
             if where.space != PINNED_HOST:
@@ -112,6 +130,11 @@ class _Lowering:
         result = op.results[index]
         return Range(space, stated_offset(result), value_bytes(result))
 
+    def slices(self, values: Sequence[ir.Value]) -> tuple[Slice, ...]:
+        """Those among the values that a command reads."""
+        strides = [(i, self.strides[value]) for i, value in enumerate(values) if value in self.strides]
+        return tuple(Slice(i, each) for i, each in strides)
+
     def is_awaited(self, token: ir.Value) -> bool:
         """Whether anything is ordered after `token`."""
         return next(iter(token.uses), None) is not None
@@ -119,14 +142,17 @@ class _Lowering:
 
 def _kernel(lowering: _Lowering, op: ir.Operation) -> None:
     view: Any = op.opview
-    name = view.body.value
+    variants = None
     if view.variants is not None:
-        name = view.variants[lowering.mesh.index_in_group(lowering.rank, dm.group_axes(view.group))].value
+        variants = Variants(dm.group_axes(view.group), tuple(each.value for each in view.variants))
     writes = [lowering.place(op, index) for index in range(len(op.results))]
     lowering.places.update(zip(op.results, writes, strict=True))
     reads = tuple(lowering.places[operand] for operand in op.operands)
     label = label_of_op(op)
-    lowering.commands.append(Launch(lowering.lane(COMPUTE), name, reads, tuple(writes), _scratch(view), label))
+    lane, slices = lowering.lane(COMPUTE), lowering.slices(op.operands)
+    # The body is the first of the variants.
+    launch = Launch(lane, view.body.value, reads, tuple(writes), _scratch(view), label, slices, variants)
+    lowering.commands.append(launch)
 
 
 def _scratch(op: Any) -> Range | None:
@@ -157,18 +183,18 @@ def _movement(lowering: _Lowering, start: Any, movement: Any) -> Command:
     if target is not None:
         lowering.places[start.handle] = target
     lane = _lane_of(lowering, movement, start)
-    label = label_of_op(start.operation)
+    label, slices = label_of_op(start.operation), lowering.slices([] if start.input is None else [start.input])
     if isinstance(movement, dm.CopyOp):
         assert source is not None, "a copy has an operand"
         assert target is not None, "a copy delivers"
-        return Move(lane, source, target, label)
+        return Move(lane, source, target, label, slices)
     kept = movement.input.type if source is not None else movement.result.type
     given = isinstance(movement, dm.AllReduceOp | dm.ReduceScatterOp)
     return Collective(
         lane=lane,
         kind=movement.operation.name.removeprefix("dm."),  # pyright: ignore[reportArgumentType]
         channel=movement.channel.value,
-        ranks=lowering.mesh.group(lowering.rank, dm.group_axes(movement.group)),
+        ranks=lowering.mesh.group(0, dm.group_axes(movement.group)),
         instance=start.instance.value,
         dtype=str(kept.element_type),
         count=prod(kept.shape),
@@ -179,6 +205,7 @@ def _movement(lowering: _Lowering, start: Any, movement: Any) -> Command:
         peer=_peer(movement),
         pairs=_pairs(movement),
         label=label,
+        slices=slices,
     )
 
 
@@ -219,8 +246,9 @@ def _pack(lowering: _Lowering, op: ir.Operation) -> None:
     copied = set(op.attributes[COPIED]) if COPIED in op.attributes else set()
     for index, (member, where) in enumerate(zip(op.operands, _members(op, bucket, op.operands), strict=True)):
         if index in copied:
-            lowering.commands.append(Move(lowering.lane(COMPUTE), lowering.places[member], where, label_of_op(op)))
-        elif lowering.places[member] != where:
+            source, slices = lowering.places[member], lowering.slices([member])
+            lowering.commands.append(Move(lowering.lane(COMPUTE), source, where, label_of_op(op), slices))
+        elif lowering.places[member] != where or member in lowering.strides:
             fact = f"member {index} is at {lowering.places[member]}, not at {where} in its bucket"
             raise DmcError(op, fact, f"list it in {COPIED}, or run dm-plan-memory first")
 
@@ -238,12 +266,16 @@ def _members(op: ir.Operation, bucket: Range, members: Sequence[ir.Value]) -> li
 
 
 def _view(lowering: _Lowering, op: ir.Operation) -> None:
-    whole = lowering.places[op.operands[0]]
-    index = 0
+    whole, strides = lowering.places[op.operands[0]], dict(lowering.strides.get(op.operands[0], {}))
     if isinstance(op.opview, dm.AllSliceOp):
-        index = lowering.mesh.index_in_group(lowering.rank, dm.group_axes(op.opview.group))
-    offset = whole.offset + piece_offset(op, index)
+        step = piece_offset(op, 1) - piece_offset(op, 0)
+        for axis in reversed(dm.group_axes(op.opview.group)):
+            strides[axis] = strides.get(axis, 0) + step
+            step *= lowering.mesh.axis_size(axis)
+    offset = whole.offset + piece_offset(op, 0)
     lowering.places[op.results[0]] = Range(whole.space, offset, type_bytes(op.results[0].type))
+    if strides:
+        lowering.strides[op.results[0]] = strides
 
 
 def _used(lowering: _Lowering) -> tuple[tuple[Lane, ...], tuple[Command, ...]]:
