@@ -94,8 +94,8 @@ def collective_fits_its_channel(op: CollectiveOp, symbols: Symbols) -> None:
     if channel is None or channel.name != ChannelOp.OPERATION_NAME:
         return
     group = channel.attributes.get("group")
-    if (group is None) != (op.ranks is not None):
-        raise Violation("states its ranks exactly where its channel lists its groups")
+    if group is None and op.ranks is None:
+        raise Violation(f"does not state its ranks, but channel @{channel.attributes['sym_name'].value} lists groups")
     if group is not None:
         _check_members(op, symbols.group_size(group))
 

@@ -127,9 +127,15 @@ class Job(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return tuple(self.program(rank) for rank in sorted(self._class_of))
 
     def program(self, rank: int) -> Program:
-        """The program of a rank."""
-        own = self._class_of[rank]
-        return self.member(own, rank).program(own.program)
+        """The program of a rank, derived from that of its class the first time."""
+        if rank not in self._derived:
+            own = self._class_of[rank]
+            self._derived[rank] = self.member(own, rank).program(own.program)
+        return self._derived[rank]
+
+    @cached_property
+    def _derived(self) -> dict[int, Program]:
+        return {}
 
     def launches(self) -> Iterator[tuple[int, Launch]]:
         """The launches of all ranks, each with its rank: of a class once where its ranks do not differ."""

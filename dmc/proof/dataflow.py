@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from itertools import product
+from operator import mul
 
 from dmc.errors import ProofError
-from dmc.program import Collective, Job, Launch, Move, Program, Range
+from dmc.program import Collective, Job, Launch, Move, Program, Range, Work, accesses
+from dmc.program.classes import moved
 from dmc.program.collectives import MESSAGES
 from dmc.program.dataflow import Dataflow, Moving
 from dmc.program.interval_map import IntervalMap
 from dmc.program.program import Space
+from dmc.proof.any_rank import AnyRank, Family, Unknown
 from dmc.proof.expected import Expected, expected_of
 from dmc.proof.meaning import delivered
 from dmc.proof.meshes import mesh_of
@@ -29,13 +33,45 @@ def check_dataflow(job: Job, dataflow: Dataflow) -> None:
 
     The values of form placed and of form scheduled are compared first. Then every program is walked in the order of
     issue, which conflicting accesses keep (V6), with the value that each byte holds: a launch must have the operands of
-    its kernel of form scheduled. Linear in the commands of all ranks, times a logarithm. Needs V1 to V5.
+    its kernel of form scheduled. Needs V1 to V5.
+
+    Where all ranks are one class, values are those of any rank (`dmc.proof.any_rank`), and one walk is all walks:
+    linear in the commands of the class, times a logarithm. Where that does not show it, each rank is walked, which
+    shows it or says what is wrong.
     """
+    if not holds_for_any_rank(job, dataflow):
+        check_each_rank(job, dataflow)
+
+
+def check_each_rank(job: Job, dataflow: Dataflow) -> None:
+    """Likewise, with values of each rank: linear in the commands of all ranks."""
     expected = expected_of(dataflow, mesh_of(job))
     ranks = [_Rank(program, expected) for program in job.programs]
     _play([rank.walk() for rank in ranks], expected.values)
     for rank in ranks:
         rank.check_end()
+
+
+def holds_for_any_rank(job: Job, dataflow: Dataflow) -> bool:
+    """Whether it is shown for all ranks at once; where it is not, nothing is said."""
+    if len(job.classes) > 1 or any(channel.groups for channel in job.channels):
+        return False
+    mesh, axes = mesh_of(job), {channel.name: channel.axes for channel in job.channels}
+    try:
+        expected = expected_of(dataflow, mesh, AnyRank)
+        family = Family(mesh, expected.values)
+        rank = _Rank(job.classes[0].program, expected, family)
+        walk = rank.walk()
+        command, value = next(walk, (None, 0))
+        while command is not None:
+            try:
+                command, value = walk.send(family.moved(command.kind, axes[command.channel], value, _how(command)))
+            except StopIteration:
+                break
+        rank.check_end()
+    except (ProofError, Unknown):
+        return False
+    return True
 
 
 def _play(walks: Sequence[_Walk], values: Values) -> None:
@@ -62,16 +98,17 @@ def _how(command: Collective) -> Moving:
 
 
 class _Rank:
-    """The contents of one rank's bytes, up to the command it has reached."""
+    """The contents of one rank's bytes, up to the command it has reached; or, as a family, of any rank's."""
 
-    def __init__(self, program: Program, expected: Expected) -> None:
-        self.program, self.expected, self.values = program, expected, expected.values
+    def __init__(self, program: Program, expected: Expected, family: Family | None = None) -> None:
+        self.program, self.expected, self.values, self.family = program, expected, expected.values, family
         nothing = (self.values.unwritten, 0)
         self.memory: defaultdict[Space, IntervalMap[_Content]] = defaultdict(lambda: IntervalMap(nothing))
         self.launches = 0
         for slot in program.slots:
             if slot.role != "output":
-                self._write(slot.range, self.values.made(("argument", slot.name, program.rank), slot.range.length))
+                how, along = ("argument", slot.name, program.rank), () if family is None else family.mesh.axes
+                self._write(slot.range, self.values.made(how, slot.range.length, along=along))
 
     def walk(self) -> _Walk:
         """Goes through the commands; stops at each movement with other ranks until they have reached it."""
@@ -80,12 +117,13 @@ class _Rank:
                 case Launch():
                     self._launch(index, command)
                 case Move():
-                    self._write(command.target, self._read(command.source))
+                    self._write(command.target, *self._reads(command))
                 case Collective():
                     if command.kind in MESSAGES or command.source is None or command.target is None:
                         fact = "is a message between two ranks, but form placed has none"
                         raise ProofError("V11", where(self.program, index), fact, "use a collective")
-                    self._write(command.target, (yield command, self._read(command.source)))
+                    (value,) = self._reads(command)
+                    self._write(command.target, (yield command, value))
                 case _:
                     pass
 
@@ -108,10 +146,10 @@ class _Rank:
     def _launch(self, index: int, launch: Launch) -> None:
         wanted = self.expected.calls[self.program.rank]
         place, number = where(self.program, index), self.launches
-        if number >= len(wanted) or wanted[number].call.function != launch.kernel:
+        if number >= len(wanted) or not wanted[number].is_launched(launch):
             instead = f"launch of {wanted[number].told}" if number < len(wanted) else "the end of the step"
             raise ProofError("V11", place, f"is where form scheduled has {instead}", _HINT)
-        taken = tuple(map(self._read, launch.reads))
+        taken = self._reads(launch)
         for i, (found, value) in enumerate(zip(taken, wanted[number].operands, strict=True)):
             # What is between the members of a bucket, nobody has written there.
             if not self.values.is_written_as(found, value, launch.reads[i].length):
@@ -122,6 +160,19 @@ class _Rank:
         for range_, result in zip(launch.writes, wanted[number].results, strict=True):
             self._write(range_, result)
         self.launches += 1
+
+    def _reads(self, command: Work) -> tuple[int, ...]:
+        slices = {each.read: each.strides for each in command.slices}
+        return tuple(self._slice(each, slices.get(i, {})) for i, each in enumerate(accesses(command)[0]))
+
+    def _slice(self, range_: Range, strides: Mapping[str, int]) -> int:
+        """What each rank reads at its own place."""
+        if self.family is None or not strides:
+            return self._read(range_)
+        indices = product(*(range(self.family.mesh.axis_size(axis)) for axis in strides))
+        distances = [sum(map(mul, place, strides.values())) for place in indices]
+        members = [self._read(moved(range_, each)) for each in distances]
+        return self.family.chosen(tuple(strides), members, range_.length)
 
     def _read(self, range_: Range) -> int:
         pieces = self.memory[range_.space].pieces(range_)

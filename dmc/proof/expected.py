@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from dmc.errors import ProofError
 from dmc.mesh import Mesh
-from dmc.program.dataflow import Call, Dataflow, Step
+from dmc.program import Launch, Variants
+from dmc.program.dataflow import Call, Choice, Dataflow, Step
 from dmc.program.labels import short
 from dmc.proof.meaning import Held, Meaning
 from dmc.proof.values import Values
@@ -19,16 +20,30 @@ _HINT = "a pass of stage scheduled changed the dataflow; replay the stage with d
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of form scheduled on one rank: its operands and results."""
+    """A kernel of form scheduled: its operands and results on one rank, or on any, of which each may have a variant."""
 
-    call: Call
+    call: Call | Choice
     operands: tuple[int, ...]
     results: tuple[int, ...]
 
     @property
     def told(self) -> str:
         """Its function and its label: `@matmul_0 (h.1)`."""
-        return f"@{self.call.function}" + (f" ({short(self.call.label)})" if self.call.label else "")
+        call = self.functions[0]
+        return f"@{call.function}" + (f" ({short(call.label)})" if call.label else "")
+
+    @property
+    def functions(self) -> tuple[Call, ...]:
+        """The calls of all variants."""
+        choices = self.call.choices if isinstance(self.call, Choice) else (self.call,)
+        return tuple(each for each in choices if isinstance(each, Call))
+
+    def is_launched(self, launch: Launch) -> bool:
+        """Whether a launch runs it, on each rank the variant of that."""
+        if not isinstance(self.call, Choice):
+            return launch.variants is None and launch.kernel == self.call.function
+        names = tuple(each.function for each in self.functions)
+        return launch.variants == Variants(self.call.axes, names)
 
 
 @dataclass
@@ -40,7 +55,7 @@ class Expected:
     state: list[Mapping[str, int]] = field(default_factory=list[Mapping[str, int]])
     outputs: list[Mapping[str, int]] = field(default_factory=list[Mapping[str, int]])
 
-    def note(self, call: Call, rank: int, operands: tuple[int, ...], results: tuple[int, ...]) -> None:
+    def note(self, call: Call | Choice, rank: int, operands: tuple[int, ...], results: tuple[int, ...]) -> None:
         """Records a kernel of form scheduled."""
         self.calls[rank].append(Kernel(call, operands, results))
 
@@ -67,19 +82,20 @@ class Expected:
         return ", ".join(pieces[:_MOST_TOLD]) + (f" and {more} more pieces" if more > 0 else "")
 
 
-def expected_of(dataflow: Dataflow, mesh: Mesh) -> Expected:
+def expected_of(dataflow: Dataflow, mesh: Mesh, kind: type[Meaning] = Meaning) -> Expected:
     """Finds the values of every rank. Raises ProofError if a form's values differ from those of the one before it.
 
     Upstream's canonicalize and cse, dm-chunk-head, dm-pad-classes, dm-merge-products and dm-channels-last are trusted.
     """
     values = Values()
-    expected = Expected(values, [[] for _ in mesh.ranks])
+    ranks = kind(mesh, values, {}).ranks
+    expected = Expected(values, [[] for _ in ranks])
     placed, opened, simplified = (
-        Meaning(mesh, values, step.functions).of_step(step)
+        kind(mesh, values, step.functions).of_step(step)
         for step in (dataflow.placed, dataflow.opened, dataflow.simplified)
     )
-    scheduled = Meaning(mesh, values, {**dataflow.kernels}, expected.note).of_step(dataflow.scheduled)
-    for rank in mesh.ranks:
+    scheduled = kind(mesh, values, {**dataflow.kernels}, expected.note).of_step(dataflow.scheduled)
+    for rank in ranks:
         if name := _other(_ends(dataflow.placed, placed[rank]), _ends(dataflow.opened, opened[rank])):
             fact = f"'{name}' of rank {rank} is computed differently from form placed"
             raise ProofError("V11", "stage scheduled, dm-inline-composites", fact, _HINT)

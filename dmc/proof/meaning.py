@@ -32,7 +32,7 @@ from dmc.proof.values import Segment, Values
 # The values of a body on one rank, by number.
 Held = list[int]
 # Called for each function call of a step: the call, and its operands and results on each rank.
-OnCall = Callable[[Call, int, tuple[int, ...], tuple[int, ...]], None]
+OnCall = Callable[[Call | Choice, int, tuple[int, ...], tuple[int, ...]], None]
 
 
 @dataclass
@@ -48,12 +48,19 @@ class Meaning:
 
     def of_step(self, step: Step) -> list[Held]:
         """The values of every rank. Linear in the nodes, times the ranks."""
-        held = [
-            [self.values.made(("argument", name, rank), size) for name, size in step.arguments]
-            for rank in self.mesh.ranks
-        ]
-        self._run(step.nodes, held, self.mesh.ranks, self.on_call)
+        ranks = self.ranks
+        held = [[self.argument(name, rank, size) for name, size in step.arguments] for rank in ranks]
+        self._run(step.nodes, held, ranks, self.on_call)
         return held
+
+    @property
+    def ranks(self) -> Sequence[int]:
+        """Those whose values are found."""
+        return self.mesh.ranks
+
+    def argument(self, name: str, rank: int, size: int) -> int:
+        """An argument of the step."""
+        return self.values.made(("argument", name, rank), size)
 
     def of_call(self, function: str, operands: tuple[int, ...]) -> tuple[int, ...]:
         """The results of a function without movements between ranks."""
@@ -70,7 +77,7 @@ class Meaning:
     ) -> None:
         for node in nodes:
             if isinstance(node, Moved):
-                self._moved(node, held)
+                self._move(node, held)
             elif isinstance(node, Call) and self._is_moving(node.function):
                 self._call_of_all(self.functions[node.function], node, held, ranks)
             else:
@@ -79,10 +86,14 @@ class Meaning:
 
     def _on_rank(self, node: Local | Choice, rank: int, own: Held, on_call: OnCall | None) -> None:
         local = node.choices[self.mesh.index_in_group(rank, node.axes)] if isinstance(node, Choice) else node
-        results = tuple(_RULES[type(local)](self, local, own))
+        results = self.of_local(local, own)
         if on_call is not None and isinstance(local, Call):
             on_call(local, rank, tuple(own[i] for i in local.operands), results)
         own.extend(results)
+
+    def of_local(self, node: Local, own: Held) -> tuple[int, ...]:
+        """The results of a node, given the values before it."""
+        return tuple(_RULES[type(node)](self, node, own))
 
     def _call_of_all(self, body: Body, call: Call, held: Sequence[Held], ranks: Sequence[int]) -> None:
         inner = [[own[i] for i in call.operands] for own in held]
@@ -100,7 +111,7 @@ class Meaning:
             )
         return self._moves[function]
 
-    def _moved(self, node: Moved, held: Sequence[Held]) -> None:
+    def _move(self, node: Moved, held: Sequence[Held]) -> None:
         for group in self.mesh.groups(node.axes):
             results = delivered(self.values, node.kind, [held[rank][node.operand] for rank in group], node.how)
             for rank, result in zip(group, results, strict=True):
@@ -139,14 +150,14 @@ def _pointwise(meaning: Meaning, node: Pointwise, own: Held) -> Iterable[int]:
     values = meaning.values
     operands = tuple(own[i] for i in node.operands)
     everywhere = all(map(values.is_everywhere, operands))
-    return (values.made((node.code, operands), node.size, everywhere),)
+    return (values.made((node.code, operands), node.size, everywhere, operands),)
 
 
 def _read(meaning: Meaning, node: Read, own: Held) -> Iterable[int]:
     operand = own[node.operand]
     if meaning.values.is_everywhere(operand):
         return (operand,)
-    return (meaning.values.made((node.code, operand), node.size, node.everywhere),)
+    return (meaning.values.made((node.code, operand), node.size, node.everywhere, [operand]),)
 
 
 def _transpose(meaning: Meaning, node: Transpose, own: Held) -> Iterable[int]:
@@ -158,23 +169,26 @@ def _transpose(meaning: Meaning, node: Transpose, own: Held) -> Iterable[int]:
         both = composed(how[2], turned)
         value, turned = (how[1], both) if both is not None else (value, turned)
     # The inverse of an inverse is the original.
-    return (values.made(("transpose", value, turned, node.element), node.size) if turned[0] else value,)
+    how = ("transpose", value, turned, node.element)
+    return (values.made(how, node.size, of=[value]) if turned[0] else value,)
 
 
 def _packed(meaning: Meaning, node: Packed, own: Held) -> Iterable[int]:
-    return (meaning.values.made(("packed", own[node.operand], node.width), node.size),)
+    operand = own[node.operand]
+    return (meaning.values.made(("packed", operand, node.width), node.size, of=[operand]),)
 
 
 def _unpacked(meaning: Meaning, node: Unpacked, own: Held) -> Iterable[int]:
     how = meaning.values.how(own[node.operand])
     if how[0] == "packed" and how[2] == node.width:
         return (how[1],)
-    return (meaning.values.made(("unpacked", own[node.operand], node.width), node.size),)
+    operand = own[node.operand]
+    return (meaning.values.made(("unpacked", operand, node.width), node.size, of=[operand]),)
 
 
 def _apply(meaning: Meaning, node: Apply, own: Held) -> Iterable[int]:
     operands = tuple(own[i] for i in node.operands)
-    return [meaning.values.made((node.code, operands, i), size) for i, size in enumerate(node.sizes)]
+    return [meaning.values.made((node.code, operands, i), size, of=operands) for i, size in enumerate(node.sizes)]
 
 
 def _rows(meaning: Meaning, node: Rows, own: Held) -> Iterable[int]:

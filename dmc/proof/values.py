@@ -27,10 +27,17 @@ class Values:
         self._rows: dict[int, tuple[Segment, ...]] = {}
         self._ends: dict[int, list[int]] = {}
         self._parts: dict[Segment, int] = {}
+        self._varies: dict[int, frozenset[str]] = {}
         self.unwritten = self.made(("unwritten",), 0, everywhere=True)
 
-    def made(self, how: Hashable, size: int, everywhere: bool = False) -> int:
-        """A value computed this way, of a size in bytes, or a splat. An empty value is always the same."""
+    def made(
+        self, how: Hashable, size: int, everywhere: bool = False, of: Iterable[int] = (), along: Iterable[str] = ()
+    ) -> int:
+        """A value computed this way, of a size in bytes, or a splat. An empty value is always the same.
+
+        Where values stand for those of any rank: of: the values that it is computed from. along: the axes along which
+        it varies besides.
+        """
         if not size and not everywhere:
             how = ("nothing",)
         number = self._numbers.get(how)
@@ -40,7 +47,17 @@ class Values:
             self._sizes.append(size)
             if everywhere:
                 self._everywhere.add(number)
+            if varies := frozenset(along).union(*(self._varies.get(each, ()) for each in of)):
+                self._varies[number] = varies
         return number
+
+    def varies(self, value: int) -> frozenset[str]:
+        """The axes along which the ranks' values may differ."""
+        return self._varies.get(value, frozenset())
+
+    def size(self, value: int) -> int:
+        """The bytes of a value that is no splat."""
+        return self._sizes[value]
 
     def how(self, value: int) -> Any:
         """How a value is computed, as given to `made`."""
@@ -64,7 +81,7 @@ class Values:
                 found.append((value, first, length))
         if len(found) == 1 and self._is_whole(found[0]):
             return found[0][0]
-        number = self.made(("row", tuple(found)), sum(length for *_, length in found))
+        number = self.made(("row", tuple(found)), sum(length for *_, length in found), of=[each[0] for each in found])
         self._rows[number] = tuple(found)
         return number
 
@@ -93,9 +110,13 @@ class Values:
 
         A row of reductions is the reduction of rows, so a bucketed reduction equals separate ones.
         """
+        return self.row(self._reduced(wholes, how, length) for wholes, length in self.abreast(members, size))
+
+    def abreast(self, members: Sequence[int], size: int) -> Iterator[tuple[list[tuple[int, int]], int]]:
+        """Values of one size side by side, cut wherever one of them is: of each the whole and the first byte in it; and
+        the length."""
         rows = [self.segments(value, size) for value in members]
         ends = sorted({end for row in rows for end in accumulate(length for *_, length in row)})
-        pieces: list[Segment] = []
         at = [0] * len(rows)
         begins = [0] * len(rows)
         start = 0
@@ -106,18 +127,24 @@ class Values:
                     begins[i] += row[at[i]][2]
                     at[i] += 1
                 wholes.append((row[at[i]][0], row[at[i]][1] + start - begins[i]))
-            pieces.append(self._reduced(wholes, how, end - start))
+            yield wholes, end - start
             start = end
-        return self.row(pieces)
 
     def _reduced(self, wholes: Sequence[tuple[int, int]], how: tuple[str, ...], length: int) -> Segment:
         if all(whole == self.unwritten for whole, _ in wholes):
             return self.unwritten, 0, length
+        return self.elementwise(("reduced", how), wholes, length)
+
+    def elementwise(
+        self, how: tuple[Hashable, ...], wholes: Sequence[tuple[int, int]], length: int, along: Iterable[str] = ()
+    ) -> Segment:
+        """What is computed element by element, from bytes side by side in wholes."""
         placed = [(whole, first) for whole, first in wholes if whole not in self._everywhere]
         leader, base = placed[0] if placed else (self.unwritten, 0)
         # If the members' elements are strided in their wholes, so are the result's.
         apart = tuple((whole, None if whole in self._everywhere else first - base) for whole, first in wholes)
-        return self.made(("reduced", how, apart), self._sizes[leader], everywhere=not placed), base, length
+        of, is_splat = [whole for whole, _ in wholes], not placed
+        return self.made((*how, apart), self._sizes[leader], is_splat, of, along), base, length
 
     def _is_whole(self, piece: Segment) -> bool:
         value, first, length = piece

@@ -5,4 +5,4 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.arena"() {sym_name = "pinned_host", space = #dm.space<"pinned_host">, bytes = 512 : i64} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()

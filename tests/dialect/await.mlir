@@ -10,4 +10,4 @@
   "dm.record"() {lane = @compute, event = 0 : i64} : () -> ()
   "dm.await"() {lane = @dp, event = 0 : i64} : () -> ()
   "dm.await"() {lane = @copy_in, event = 0 : i64} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()

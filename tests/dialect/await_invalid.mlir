@@ -5,7 +5,7 @@
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
   "dm.await"() {lane = @dp, event = 0 : i64} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -15,7 +15,7 @@
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
   "dm.await"() {lane = @dp, event = 0 : i64} : () -> ()
   "dm.record"() {lane = @compute, event = 0 : i64} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -24,7 +24,7 @@
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   "dm.record"() {lane = @compute, event = 0 : i64} : () -> ()
   "dm.await"() {lane = @dp, event = 0 : i64} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -32,7 +32,7 @@
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   // expected-error @+1 {{dm.await: attribute 'event' is -1 : i64; it must be 64-bit signless integer attribute whose value is non-negative}}
   "dm.await"() {lane = @dp, event = -1 : i64} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -40,7 +40,7 @@
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   // expected-error @+1 {{dm.await: attribute 'event' is missing; it must be 64-bit signless integer attribute whose value is non-negative}}
   "dm.await"() {lane = @dp} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 

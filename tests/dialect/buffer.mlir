@@ -6,4 +6,4 @@
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.buffer"() {label = "fc.weight", category = "gradient", range = #dm.range<@device, [256, 64]>, first = 4 : i64, last = 9 : i64} : () -> ()
   "dm.buffer"() {label = "", category = "scratch", range = #dm.range<@device, [0, 1]>, first = 3 : i64, last = 3 : i64} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()

@@ -20,4 +20,4 @@
   "dm.collective"() {lane = @dp, kind = "permute", ranks = array<i64: 0, 1>, instance = 3 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [256, 64]>, pairs = array<i64: 0, 1, 1, 0>} : () -> ()
   "dm.collective"() {lane = @dp, kind = "send", ranks = array<i64: 0, 1>, instance = 3 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, peer = 1 : i64} : () -> ()
   "dm.collective"() {lane = @dp, kind = "recv", ranks = array<i64: 0, 1>, instance = 3 : i64, type = f32, count = 16 : i64, target = #dm.range<@device, [256, 64]>, peer = 1 : i64} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()

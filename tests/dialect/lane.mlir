@@ -7,4 +7,4 @@
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
   "dm.lane"() {sym_name = "copy_in", queue = #dm.queue<"copy_in">} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()

@@ -11,4 +11,4 @@
   "dm.launch"() {lane = @compute, kernel = @relu, reads = [#dm.range<@device, [0, 64]>], writes = [#dm.range<@device, [256, 64]>]} : () -> ()
   "dm.launch"() {lane = @compute, kernel = @relu, reads = [#dm.range<@device, [0, 64]>], writes = [#dm.range<@device, [0, 64]>], scratch = #dm.range<@device, [128, 64]>, label = "fc"} : () -> ()
   "dm.launch"() {lane = @copy_in, kernel = @zero, reads = [], writes = []} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()

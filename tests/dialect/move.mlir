@@ -12,4 +12,4 @@
   "dm.move"() {lane = @copy_in, source = #dm.range<@pinned_host, [0, 64]>, target = #dm.range<@device, [0, 64]>, label = "batch.0"} : () -> ()
   "dm.move"() {lane = @compute, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [64, 64]>} : () -> ()
   "dm.move"() {lane = @compute, source = #dm.range<@device, [64, 64]>, target = #dm.range<@device, [0, 64]>} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()

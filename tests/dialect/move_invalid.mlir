@@ -6,7 +6,7 @@
   "dm.lane"() {sym_name = "copy_in", queue = #dm.queue<"copy_in">} : () -> ()
   // expected-error @+1 {{dm.move: copies 64 bytes to 32; both ranges must have equal length}}
   "dm.move"() {lane = @copy_in, source = #dm.range<@pinned_host, [0, 64]>, target = #dm.range<@device, [0, 32]>} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -15,7 +15,7 @@
   "dm.lane"() {sym_name = "copy_in", queue = #dm.queue<"copy_in">} : () -> ()
   // expected-error @+1 {{dm.move: copies #dm.range<@device, [0, 64]> onto #dm.range<@device, [63, 64]>, which overlaps it}}
   "dm.move"() {lane = @copy_in, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [63, 64]>} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -24,7 +24,7 @@
   "dm.lane"() {sym_name = "copy_in", queue = #dm.queue<"copy_in">} : () -> ()
   // expected-error @+1 {{dm.move: copies #dm.range<@device, [63, 64]> onto #dm.range<@device, [0, 64]>, which overlaps it}}
   "dm.move"() {lane = @copy_in, source = #dm.range<@device, [63, 64]>, target = #dm.range<@device, [0, 64]>} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -34,7 +34,7 @@
   "dm.lane"() {sym_name = "copy_in", queue = #dm.queue<"copy_in">} : () -> ()
   // expected-error @+1 {{dm.move: attribute 'source' is missing; it must be #dm.range}}
   "dm.move"() {lane = @copy_in, target = #dm.range<@device, [0, 64]>} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -44,7 +44,7 @@
   "dm.lane"() {sym_name = "copy_in", queue = #dm.queue<"copy_in">} : () -> ()
   // expected-error @+1 {{dm.move: attribute 'lane' is missing; it must be flat symbol reference attribute}}
   "dm.move"() {source = #dm.range<@pinned_host, [0, 64]>, target = #dm.range<@device, [0, 64]>} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 

@@ -3,7 +3,7 @@
 // expected-error @+1 {{dm.program: contains arith.constant; a program may only contain ops of the plan}}
 "dm.program"() ({
   %0 = "arith.constant"() {value = 1 : i64} : () -> i64
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -12,7 +12,7 @@
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   "dm.record"() {lane = @compute, event = 0 : i64} : () -> ()
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -20,7 +20,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -28,7 +28,7 @@
 "dm.program"() ({
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -36,7 +36,7 @@
 "dm.program"() ({
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
   "dm.lane"() {sym_name = "other", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -45,7 +45,7 @@
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.slot"() {name = "x", role = "batch", type = tensor<16xf32>, range = #dm.range<@device, [0, 64]>} : () -> ()
   "dm.slot"() {name = "x", role = "batch", type = tensor<16xf32>, range = #dm.range<@device, [256, 64]>} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -53,7 +53,7 @@
 "dm.program"() ({
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   "dm.launch"() {lane = @compute, kernel = @f, reads = [], writes = [#dm.range<@device, [0, 64]>]} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -61,7 +61,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.slot"() {name = "x", role = "batch", type = tensor<16xf32>, range = #dm.range<@host, [0, 64]>} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -70,7 +70,7 @@
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   "dm.launch"() {lane = @compute, kernel = @f, reads = [#dm.range<@device, [452, 64]>], writes = []} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -79,7 +79,7 @@
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   "dm.launch"() {lane = @nowhere, kernel = @f, reads = [], writes = []} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -87,25 +87,39 @@ func.func @inside() {
   // expected-error @+1 {{dm.program: is in func.func; it belongs directly in builtin.module}}
   "dm.program"() ({
   ^bb0:
-  }) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+  }) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
   return
 }
 
 // -----
 
 // expected-error @+1 {{dm.program: has 0 regions; it must have 1}}
-"dm.program"() {sym_name = "rank0", rank = 0 : i64} : () -> ()
+"dm.program"() {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
-// expected-error @+1 {{dm.program: attribute 'rank' is -1 : i64; it must be 64-bit signless integer attribute whose value is non-negative}}
+// expected-error @+1 {{dm.program: its ranks are [-1]; they must be numbers that ascend}}
 "dm.program"() ({
 ^bb0:
-}) {sym_name = "rank0", rank = -1 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: -1>} : () -> ()
 
 // -----
 
-// expected-error @+1 {{dm.program: attribute 'rank' is missing; it must be 64-bit signless integer attribute whose value is non-negative}}
+// expected-error @+1 {{dm.program: its ranks are [1, 0]; they must be numbers that ascend}}
+"dm.program"() ({
+^bb0:
+}) {sym_name = "rank0", ranks = array<i64: 1, 0>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{dm.program: its ranks are []; they must be numbers that ascend}}
+"dm.program"() ({
+^bb0:
+}) {sym_name = "rank0", ranks = array<i64>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{dm.program: attribute 'ranks' is missing; it must be i64 dense array attribute}}
 "dm.program"() ({
 ^bb0:
 }) {sym_name = "rank0"} : () -> ()
@@ -115,16 +129,16 @@ func.func @inside() {
 // expected-error @+1 {{dm.program: attribute 'sym_name' is missing; it must be string attribute}}
 "dm.program"() ({
 ^bb0:
-}) {rank = 0 : i64} : () -> ()
+}) {ranks = array<i64: 0>} : () -> ()
 
 // -----
 
 "dm.program"() ({
 ^bb0:
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 // expected-note @-3 {{see existing symbol definition here}}
 // expected-note @+2 {{see current operation}}
 // expected-error @+1 {{redefinition of symbol named 'rank0'}}
 "dm.program"() ({
 ^bb0:
-}) {sym_name = "rank0", rank = 1 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 1>} : () -> ()

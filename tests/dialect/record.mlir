@@ -7,4 +7,4 @@
   "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
   "dm.record"() {lane = @compute, event = 0 : i64} : () -> ()
   "dm.record"() {lane = @dp, event = 1 : i64} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()

@@ -5,7 +5,7 @@
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   "dm.record"() {lane = @compute, event = 0 : i64} : () -> ()
   "dm.record"() {lane = @compute, event = 0 : i64} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -13,7 +13,7 @@
 "dm.program"() ({
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   "dm.record"() {lane = @dp, event = 0 : i64} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -21,7 +21,7 @@
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   // expected-error @+1 {{dm.record: attribute 'event' is -1 : i64; it must be 64-bit signless integer attribute whose value is non-negative}}
   "dm.record"() {lane = @compute, event = -1 : i64} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -29,7 +29,7 @@
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   // expected-error @+1 {{dm.record: attribute 'lane' is missing; it must be flat symbol reference attribute}}
   "dm.record"() {event = 0 : i64} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 

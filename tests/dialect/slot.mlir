@@ -4,7 +4,7 @@
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.slot"() {name = "fc.weight", role = "parameter", type = tensor<4x4xf32>, range = #dm.range<@device, [0, 64]>} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // A truth value takes a byte, a scalar the bytes of its element.
 // CHECK: "dm.slot"() {name = "mask", range = #dm.range<@device, [0, 9]>, role = "batch", type = tensor<9xi1>} : () -> ()
@@ -13,4 +13,4 @@
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.slot"() {name = "mask", role = "batch", type = tensor<9xi1>, range = #dm.range<@device, [0, 9]>} : () -> ()
   "dm.slot"() {name = "lr", role = "control", type = tensor<bf16>, range = #dm.range<@device, [256, 2]>} : () -> ()
-}) {sym_name = "rank1", rank = 1 : i64} : () -> ()
+}) {sym_name = "rank1", ranks = array<i64: 1>} : () -> ()

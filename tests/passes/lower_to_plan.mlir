@@ -18,21 +18,18 @@
 // CHECK: "dm.move"() {lane = @copy_in, source = #dm.range<@pinned_host, [0, 64]>, target = #dm.range<@device, [256, 64]>}
 // A wait leaves nothing behind, a reshape neither.
 // CHECK-NEXT: "dm.launch"() {kernel = @double, label = "fc", lane = @compute, reads = [#dm.range<@device, [256, 64]>], scratch = #dm.range<@device, [1024, 32]>, writes = [#dm.range<@device, [512, 64]>]}
-// CHECK-NEXT: "dm.collective"() {accumulate = f32, count = 16 : i64, instance = 1 : i64, kind = "reduce_scatter", label = "gradient of w", lane = @dp, ranks = array<i64: 0, 1>, reduction = #dm.reduction<"sum">, source = #dm.range<@device, [512, 64]>, target = #dm.range<@device, [768, 32]>, type = f32}
+// CHECK-NEXT: "dm.collective"() {accumulate = f32, count = 16 : i64, instance = 1 : i64, kind = "reduce_scatter", label = "gradient of w", lane = @dp, reduction = #dm.reduction<"sum">, source = #dm.range<@device, [512, 64]>, target = #dm.range<@device, [768, 32]>, type = f32}
 // What comes after a token waits for an event.
 // CHECK-NEXT: "dm.record"() {event = 0 : i64, lane = @dp}
-// The first half of w.
-// CHECK-NEXT: "dm.launch"() {kernel = @first, lane = @compute, reads = [#dm.range<@device, [768, 32]>, #dm.range<@device, [0, 32]>], writes = [#dm.range<@device, [1280, 32]>]}
+// The first half of w; the other rank has the second, and its variant of the kernel.
+// CHECK-NEXT: "dm.launch"() {group = #dm.group<@mesh, ["dp"]>, kernel = @first, lane = @compute, reads = [#dm.range<@device, [768, 32]>, #dm.range<@device, [0, 32]>], slices = [#dm.slice<1 : i64, {dp = 32 : i64}>], variants = [@first, @second], writes = [#dm.range<@device, [1280, 32]>]}
 // CHECK-NEXT: "dm.await"() {event = 0 : i64, lane = @dp}
-// CHECK-NEXT: "dm.collective"() {count = 8 : i64, instance = 2 : i64, kind = "all_gather", lane = @dp, ranks = array<i64: 0, 1>, source = #dm.range<@device, [1280, 32]>, target = #dm.range<@device, [1536, 64]>, type = f32}
+// CHECK-NEXT: "dm.collective"() {count = 8 : i64, instance = 2 : i64, kind = "all_gather", lane = @dp, source = #dm.range<@device, [1280, 32]>, target = #dm.range<@device, [1536, 64]>, type = f32}
 // CHECK-NEXT: "dm.move"() {lane = @copy_out, source = #dm.range<@device, [512, 64]>, target = #dm.range<@pinned_host, [64, 64]>}
 // The new value of w was not computed in place.
 // CHECK-NEXT: "dm.move"() {label = "w", lane = @compute, source = #dm.range<@device, [1536, 64]>, target = #dm.range<@device, [0, 64]>}
-// CHECK-NEXT: {rank = 0 : i64, sym_name = "rank0"}
-
-// The other rank: the second half of w, and its variant of the kernel.
-// CHECK: "dm.launch"() {kernel = @second, lane = @compute, reads = [#dm.range<@device, [768, 32]>, #dm.range<@device, [32, 32]>]
-// CHECK: {rank = 1 : i64, sym_name = "rank1"}
+// CHECK-NEXT: {ranks = array<i64: 0, 1>, sym_name = "program0"}
+// CHECK-NOT: dm.program
 "dm.mesh"() {axes = ["dp"], device = #dm.device<"cpu">, links = [#dm.link<"memory">], sizes = array<i64: 2>, sym_name = "mesh"} : () -> ()
 "dm.channel"() {sym_name = "dp", group = #dm.group<@mesh, ["dp"]>} : () -> ()
 func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {

@@ -12,7 +12,7 @@
 // CHECK-NEXT: "dm.launch"() {kernel = @f, lane = @compute, reads = [#dm.range<@device, [256, 64]>]
 // A lane is in order: what follows on it needs no event.
 // CHECK-NEXT: "dm.launch"
-// CHECK-NEXT: }) {rank = 0 : i64, sym_name = "rank0"}
+// CHECK-NEXT: }) {ranks = array<i64: 0>, sym_name = "rank0"}
 "dm.mesh"() {axes = ["dp"], device = #dm.device<"cpu">, links = [#dm.link<"memory">], sizes = array<i64: 1>, sym_name = "mesh"} : () -> ()
 "dm.channel"() {sym_name = "dp", group = #dm.group<@mesh, ["dp"]>} : () -> ()
 func.func private @f(%x: tensor<16xf32>) -> tensor<16xf32> {
@@ -27,7 +27,7 @@ func.func private @f(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.collective"() {lane = @dp, kind = "all_reduce", ranks = array<i64: 0>, instance = 0 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [256, 64]>, target = #dm.range<@device, [256, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32} : () -> ()
   "dm.launch"() {lane = @compute, kernel = @f, reads = [#dm.range<@device, [256, 64]>], writes = [#dm.range<@device, [0, 64]>]} : () -> ()
   "dm.launch"() {lane = @compute, kernel = @f, reads = [#dm.range<@device, [0, 64]>], writes = [#dm.range<@device, [256, 64]>]} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
@@ -47,31 +47,21 @@ func.func private @g() -> tensor<16xf32> {
   "dm.lane"() {sym_name = "copy_out", queue = #dm.queue<"copy_out">} : () -> ()
   "dm.move"() {lane = @copy_out, source = #dm.range<@device, [0, 64]>, target = #dm.range<@pinned_host, [0, 64]>} : () -> ()
   "dm.launch"() {lane = @compute, kernel = @g, reads = [], writes = [#dm.range<@device, [0, 64]>]} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 
 // -----
 
-// Two ranks read other slices of one value; both wait alike.
+// Two ranks read other slices of one value; both wait, though only the second reads what was written.
 // CHECK: "dm.record"() {event = 0 : i64, lane = @compute}
 // CHECK-NEXT: "dm.await"() {event = 0 : i64, lane = @copy_out}
-// CHECK-NEXT: "dm.move"() {lane = @copy_out, source = #dm.range<@device, [64, 64]>
-// CHECK-NEXT: {rank = 0 : i64
-// CHECK: "dm.record"() {event = 0 : i64, lane = @compute}
-// CHECK-NEXT: "dm.await"() {event = 0 : i64, lane = @copy_out}
-// CHECK-NEXT: "dm.move"() {lane = @copy_out, source = #dm.range<@device, [0, 64]>
+// CHECK-NEXT: "dm.move"() {lane = @copy_out
+// CHECK-SAME: slices = [#dm.slice<0 : i64, {dp = 64 : i64}>]
+"dm.mesh"() {axes = ["dp"], device = #dm.device<"cpu">, links = [#dm.link<"memory">], sizes = array<i64: 2>, sym_name = "mesh"} : () -> ()
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 1024 : i64} : () -> ()
   "dm.arena"() {sym_name = "pinned_host", space = #dm.space<"pinned_host">, bytes = 1024 : i64} : () -> ()
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
   "dm.lane"() {sym_name = "copy_out", queue = #dm.queue<"copy_out">} : () -> ()
-  "dm.move"() {lane = @compute, source = #dm.range<@device, [512, 64]>, target = #dm.range<@device, [0, 64]>} : () -> ()
-  "dm.move"() {lane = @copy_out, source = #dm.range<@device, [64, 64]>, target = #dm.range<@pinned_host, [0, 64]>} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
-"dm.program"() ({
-  "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 1024 : i64} : () -> ()
-  "dm.arena"() {sym_name = "pinned_host", space = #dm.space<"pinned_host">, bytes = 1024 : i64} : () -> ()
-  "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
-  "dm.lane"() {sym_name = "copy_out", queue = #dm.queue<"copy_out">} : () -> ()
-  "dm.move"() {lane = @compute, source = #dm.range<@device, [512, 64]>, target = #dm.range<@device, [0, 64]>} : () -> ()
-  "dm.move"() {lane = @copy_out, source = #dm.range<@device, [0, 64]>, target = #dm.range<@pinned_host, [0, 64]>} : () -> ()
-}) {sym_name = "rank1", rank = 1 : i64} : () -> ()
+  "dm.move"() {lane = @compute, source = #dm.range<@device, [512, 64]>, target = #dm.range<@device, [64, 64]>} : () -> ()
+  "dm.move"() {lane = @copy_out, source = #dm.range<@device, [0, 64]>, target = #dm.range<@pinned_host, [0, 64]>, slices = [#dm.slice<0 : i64, {dp = 64 : i64}>]} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0, 1>} : () -> ()

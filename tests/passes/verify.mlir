@@ -57,7 +57,7 @@ func.func @step(%w: tensor<16xf32> {dm.offset = 0 : i64, dm.name = "w", dm.role 
 // Form planned: two ranks that add up what they computed.
 // CHECK: "dm.collective"
 // CHECK-NEXT: "dm.record"() {event = 1
-// CHECK: rank = 1 : i64
+// CHECK: ranks = array<i64: 0, 1>
 "dm.mesh"() {axes = ["dp"], device = #dm.device<"cpu">, links = [#dm.link<"memory">], sizes = array<i64: 2>, sym_name = "mesh"} : () -> ()
 "dm.channel"() {sym_name = "dp", group = #dm.group<@mesh, ["dp"]>} : () -> ()
 func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
@@ -79,29 +79,14 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.record"() {lane = @dp, event = 1 : i64} : () -> ()
   "dm.await"() {lane = @compute, event = 1 : i64} : () -> ()
   "dm.launch"() {lane = @compute, kernel = @double, reads = [#dm.range<@device, [512, 64]>], writes = [#dm.range<@device, [0, 64]>], label = "fc"} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
-"dm.program"() ({
-  "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 768 : i64} : () -> ()
-  "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
-  "dm.lane"() {sym_name = "dp", queue = #dm.queue<"comm">, channel = @dp} : () -> ()
-  "dm.slot"() {name = "w", role = "parameter", type = tensor<16xf32>, range = #dm.range<@device, [0, 64]>} : () -> ()
-  "dm.buffer"() {label = "w", category = "parameter", range = #dm.range<@device, [0, 64]>, first = 0 : i64, last = 6 : i64} : () -> ()
-  "dm.buffer"() {label = "w", category = "gradient", range = #dm.range<@device, [256, 64]>, first = 0 : i64, last = 3 : i64} : () -> ()
-  "dm.buffer"() {label = "w", category = "communication", range = #dm.range<@device, [512, 64]>, first = 3 : i64, last = 6 : i64} : () -> ()
-  "dm.launch"() {lane = @compute, kernel = @double, reads = [#dm.range<@device, [0, 64]>], writes = [#dm.range<@device, [256, 64]>], label = "fc"} : () -> ()
-  "dm.record"() {lane = @compute, event = 0 : i64} : () -> ()
-  "dm.await"() {lane = @dp, event = 0 : i64} : () -> ()
-  "dm.collective"() {lane = @dp, kind = "all_reduce", ranks = array<i64: 0, 1>, instance = 0 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [256, 64]>, target = #dm.range<@device, [512, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "gradient of w"} : () -> ()
-  "dm.record"() {lane = @dp, event = 1 : i64} : () -> ()
-  "dm.await"() {lane = @compute, event = 1 : i64} : () -> ()
-  "dm.launch"() {lane = @compute, kernel = @double, reads = [#dm.range<@device, [512, 64]>], writes = [#dm.range<@device, [0, 64]>], label = "fc"} : () -> ()
-}) {sym_name = "rank1", rank = 1 : i64} : () -> ()
+}) {sym_name = "ranks", ranks = array<i64: 0, 1>} : () -> ()
 
 // -----
 
 // Three ranks with a communicator for each pair, which no axes of a mesh can say: all follow one order of the pairs.
 // CHECK: "dm.channel"() {groups = [array<i64: 0, 1>, array<i64: 1, 2>, array<i64: 2, 0>]
-// CHECK: rank = 2 : i64
+// CHECK: ranks = array<i64: 2>
+module attributes {dm.stages = ["x"]} {
 "dm.mesh"() {axes = ["x"], device = #dm.device<"cpu">, links = [#dm.link<"memory">], sizes = array<i64: 3>, sym_name = "mesh"} : () -> ()
 "dm.channel"() {sym_name = "pairs", groups = [array<i64: 0, 1>, array<i64: 1, 2>, array<i64: 2, 0>]} : () -> ()
 "dm.program"() ({
@@ -111,7 +96,7 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.buffer"() {label = "w", category = "parameter", range = #dm.range<@device, [0, 64]>, first = 0 : i64, last = 1 : i64} : () -> ()
   "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 0, 1>, instance = 0 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.0"} : () -> ()
   "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 2, 0>, instance = 2 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.2"} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 256 : i64} : () -> ()
   "dm.lane"() {sym_name = "pairs", queue = #dm.queue<"comm">, channel = @pairs} : () -> ()
@@ -119,7 +104,7 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.buffer"() {label = "w", category = "parameter", range = #dm.range<@device, [0, 64]>, first = 0 : i64, last = 1 : i64} : () -> ()
   "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 0, 1>, instance = 0 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.0"} : () -> ()
   "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 1, 2>, instance = 1 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.1"} : () -> ()
-}) {sym_name = "rank1", rank = 1 : i64} : () -> ()
+}) {sym_name = "rank1", ranks = array<i64: 1>} : () -> ()
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 256 : i64} : () -> ()
   "dm.lane"() {sym_name = "pairs", queue = #dm.queue<"comm">, channel = @pairs} : () -> ()
@@ -127,4 +112,5 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.buffer"() {label = "w", category = "parameter", range = #dm.range<@device, [0, 64]>, first = 0 : i64, last = 1 : i64} : () -> ()
   "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 1, 2>, instance = 1 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.1"} : () -> ()
   "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 2, 0>, instance = 2 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.2"} : () -> ()
-}) {sym_name = "rank2", rank = 2 : i64} : () -> ()
+}) {sym_name = "rank2", ranks = array<i64: 2>} : () -> ()
+}

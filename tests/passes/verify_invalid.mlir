@@ -137,7 +137,7 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.record"() {lane = @dp, event = 1 : i64} : () -> ()
   "dm.await"() {lane = @compute, event = 0 : i64} : () -> ()
   "dm.launch"() {lane = @compute, kernel = @double, reads = [#dm.range<@device, [512, 64]>], writes = [#dm.range<@device, [0, 64]>], label = "fc"} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 768 : i64} : () -> ()
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
@@ -153,7 +153,7 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.record"() {lane = @dp, event = 1 : i64} : () -> ()
   "dm.await"() {lane = @compute, event = 0 : i64} : () -> ()
   "dm.launch"() {lane = @compute, kernel = @double, reads = [#dm.range<@device, [512, 64]>], writes = [#dm.range<@device, [0, 64]>], label = "fc"} : () -> ()
-}) {sym_name = "rank1", rank = 1 : i64} : () -> ()
+}) {sym_name = "rank1", ranks = array<i64: 1>} : () -> ()
 
 // -----
 
@@ -181,7 +181,7 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.record"() {lane = @dp, event = 1 : i64} : () -> ()
   "dm.await"() {lane = @compute, event = 1 : i64} : () -> ()
   "dm.launch"() {lane = @compute, kernel = @double, reads = [#dm.range<@device, [512, 64]>], writes = [#dm.range<@device, [0, 64]>], label = "fc"} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 768 : i64} : () -> ()
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
@@ -198,7 +198,7 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.record"() {lane = @dp, event = 1 : i64} : () -> ()
   "dm.await"() {lane = @compute, event = 1 : i64} : () -> ()
   "dm.launch"() {lane = @compute, kernel = @double, reads = [#dm.range<@device, [512, 64]>], writes = [#dm.range<@device, [0, 64]>], label = "fc"} : () -> ()
-}) {sym_name = "rank1", rank = 1 : i64} : () -> ()
+}) {sym_name = "rank1", ranks = array<i64: 1>} : () -> ()
 
 // -----
 
@@ -225,7 +225,7 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.record"() {lane = @dp, event = 1 : i64} : () -> ()
   "dm.await"() {lane = @compute, event = 1 : i64} : () -> ()
   "dm.launch"() {lane = @compute, kernel = @double, reads = [#dm.range<@device, [1024, 64]>], writes = [#dm.range<@device, [0, 64]>], label = "fc"} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 1280 : i64} : () -> ()
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
@@ -241,7 +241,7 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.record"() {lane = @dp, event = 1 : i64} : () -> ()
   "dm.await"() {lane = @compute, event = 1 : i64} : () -> ()
   "dm.launch"() {lane = @compute, kernel = @double, reads = [#dm.range<@device, [1024, 64]>], writes = [#dm.range<@device, [0, 64]>], label = "fc"} : () -> ()
-}) {sym_name = "rank1", rank = 1 : i64} : () -> ()
+}) {sym_name = "rank1", ranks = array<i64: 1>} : () -> ()
 
 // -----
 
@@ -256,7 +256,7 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.buffer"() {label = "w", category = "parameter", range = #dm.range<@device, [0, 64]>, first = 0 : i64, last = 1 : i64} : () -> ()
   "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 0, 1>, instance = 0 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.0"} : () -> ()
   "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 2, 0>, instance = 2 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.2"} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 256 : i64} : () -> ()
   "dm.lane"() {sym_name = "pairs", queue = #dm.queue<"comm">, channel = @pairs} : () -> ()
@@ -264,7 +264,7 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.buffer"() {label = "w", category = "parameter", range = #dm.range<@device, [0, 64]>, first = 0 : i64, last = 1 : i64} : () -> ()
   "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 1, 2>, instance = 1 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.1"} : () -> ()
   "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 0, 1>, instance = 0 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.0"} : () -> ()
-}) {sym_name = "rank1", rank = 1 : i64} : () -> ()
+}) {sym_name = "rank1", ranks = array<i64: 1>} : () -> ()
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 256 : i64} : () -> ()
   "dm.lane"() {sym_name = "pairs", queue = #dm.queue<"comm">, channel = @pairs} : () -> ()
@@ -272,7 +272,7 @@ func.func private @double(%x: tensor<16xf32>) -> tensor<16xf32> {
   "dm.buffer"() {label = "w", category = "parameter", range = #dm.range<@device, [0, 64]>, first = 0 : i64, last = 1 : i64} : () -> ()
   "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 2, 0>, instance = 2 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.2"} : () -> ()
   "dm.collective"() {lane = @pairs, kind = "all_reduce", ranks = array<i64: 1, 2>, instance = 1 : i64, type = f32, count = 16 : i64, source = #dm.range<@device, [0, 64]>, target = #dm.range<@device, [0, 64]>, reduction = #dm.reduction<"sum">, accumulate = f32, label = "h.1"} : () -> ()
-}) {sym_name = "rank2", rank = 2 : i64} : () -> ()
+}) {sym_name = "rank2", ranks = array<i64: 2>} : () -> ()
 
 // -----
 

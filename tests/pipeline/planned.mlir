@@ -18,14 +18,13 @@
 // CHECK-DAG: func.func private @[[SUM]]
 // CHECK-DAG: func.func private @[[UPDATE]]
 
-// A program for each rank; the update writes where the state lies.
+// One program for both ranks; the update writes where the state lies.
 // PLAN: "dm.program"() ({
 // PLAN: "dm.slot"() {name = "w", range = [[SLOT:#dm.range<@device, \[[0-9]+, 16\]>]]
-// PLAN: "dm.collective"{{.*}}ranks = array<i64: 0, 1>
+// PLAN: "dm.collective"{{.*}}lane = @dp
 // PLAN: "dm.launch"{{.*}}writes = {{\[}}[[SLOT]]]
-// PLAN: {rank = 0 : i64, sym_name = "rank0"}
-// PLAN: "dm.program"() ({
-// PLAN: {rank = 1 : i64, sym_name = "rank1"}
+// PLAN: {ranks = array<i64: 0, 1>, sym_name = "program0"}
+// PLAN-NOT: dm.program
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 2>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
 func.func @step(
     %w: tensor<4xf32> {dm.name = "w", dm.role = "parameter"},

@@ -9,7 +9,7 @@ module {
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 // expected-error @+1 {{@kernel is public}}
 func.func @kernel(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
@@ -20,6 +20,6 @@ func.func @kernel(%x: tensor<4xf32>) -> tensor<4xf32> {
 "dm.program"() ({
   "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
   "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
-}) {sym_name = "rank0", rank = 0 : i64} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()
 // expected-error @+1 {{not allowed in form 'planned'}}
 %nothing = ub.poison : i32

@@ -183,7 +183,7 @@ def test_planned_form(context: Any, filecheck: Callable[[object], None]) -> None
     # CHECK-NEXT: "dm.await"() {event = 0 : i64, lane = @grad}
     # CHECK-NEXT: "dm.collective"() {count = 16 : i64, instance = 7 : i64, kind = "all_gather", lane = @grad
     # CHECK-NEXT: "dm.move"() {lane = @compute
-    # CHECK-NEXT: }) {rank = 0 : i64, sym_name = "rank0"} : () -> ()
+    # CHECK-NEXT: }) {ranks = array<i64: 0>, sym_name = "rank0"} : () -> ()
     filecheck(module)
 
 

@@ -122,7 +122,7 @@ def test_a_rank_that_cannot_load_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(open_session, "meet", lambda *_: (None, peers))
     artifact: Any = artifact_of(signature=ON_TWO)
     fields: Any = {"programs": {}, "signature": ON_TWO, "modules": {}, "code": (), "state": artifact.state}
-    given: Any = SimpleNamespace(**fields, job=SimpleNamespace(programs=artifact.job.programs[:2]), target="cuda")
+    given: Any = SimpleNamespace(**fields, job=SimpleNamespace(size=2), target="cuda")
     with pytest.raises(DmcError, match="cannot allocate") as raised:
         open_session.open_step(given, None, peers.world, RunSettings())
     assert told == [raised.value]
