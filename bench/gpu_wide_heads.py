@@ -22,7 +22,7 @@ from bench.gpu_models import llama
 from bench.gpu_steps import drawn_state
 from bench.packed import PACKED, load_packed, write_packed
 from bench.record import write_record
-from dmc.program.job import types_of
+from dmc.program.kernel import types_of
 from dmc.program.tuning import CANDIDATES, CUDNN, TUNED, Candidates, Choice, Table
 
 RESULTS = Path(__file__).parent / "results" / "gpu_wide_heads.json"

@@ -108,6 +108,13 @@ def slice_has_strides(attribute: SliceAttr) -> None:
             raise Violation(f"{attribute}: the stride along {stride.name} is {stride.attr}; it must be 0 or more bytes")
 
 
+@rule(LaunchOp, MoveOp, CollectiveOp)
+def slices_are_sound(op: Any) -> None:
+    """Each of `slices` has strides."""
+    for attribute in op.slices or ():
+        once(check_attribute, attribute)
+
+
 @symbol_rule(LaunchOp, MoveOp, CollectiveOp)
 def slices_are_of_reads(op: Any, symbols: Symbols) -> None:
     """The command has such a read, and the mesh has the axes."""

@@ -25,7 +25,7 @@ from dmc.lowering.native_steps import Compiled, compiled
 from dmc.lowering.products import product_of
 from dmc.program import Job, Launch
 from dmc.program.code import CodeModule, Place, Product, Step
-from dmc.program.job import Operand, types_of
+from dmc.program.kernel import Operand, types_of
 from dmc.program.tuning import CUDNN, Choice, Table, algorithm_of
 
 # The default alignment of buffers of dmc's own code, in bytes.

@@ -1,7 +1,8 @@
 """Static programs of ranks, as data: form planned without MLIR. Compiler and runtime both use them."""
 
 from dmc.program.classes import Class, covering
-from dmc.program.job import Channel, Job, Kernel, Operand
+from dmc.program.job import Channel, Job
+from dmc.program.kernel import Kernel, Operand
 from dmc.program.program import (
     ALIGNMENT,
     COPIED,

@@ -24,7 +24,7 @@ PROPERTIES = {
     "V6": "conflicting accesses (to the same bytes, at least one of them a write) are ordered",
     "V7": "bytes hold one value at a time, and are reused only after its last access",
     "V8": "no arena is larger than its cap or its contents",
-    "V10": "all ranks run the same program, decided from the same cost table",
+    "V10": "ranks of a stage run one program, decided from the same cost table",
     "V11": "each launch reads the values that form placed prescribes, and each slot holds its own at the end",
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
@@ -15,56 +14,13 @@ import msgspec
 from dmc.errors import ArtifactError, DmcError
 from dmc.mesh import Mesh
 from dmc.program.classes import Class, Member
-from dmc.program.limits import MAX_RANKS, Axis, AxisSize, Count, ElementType, Shape
+from dmc.program.kernel import Kernel
+from dmc.program.limits import MAX_RANKS, Axis, AxisSize, Count
 from dmc.program.packed import MAX_BYTES, packed, unpacked
 from dmc.program.program import STATE_ROLES, Await, Collective, Command, Launch, Program, Record, Slot, Space, accesses
 
 SCHEMA = 4
 _MAGIC = b"DMCJOB"
-_NUMBER = re.compile(r"_\d+$")
-
-
-class Operand(msgspec.Struct, frozen=True, array_like=True):
-    """The type of one operand or result of a kernel: MLIR's name of the element type, and the shape."""
-
-    dtype: ElementType
-    shape: Shape
-
-
-def types_of(reads: tuple[Operand, ...], writes: tuple[Operand, ...]) -> str:
-    """The types of a kernel, as text."""
-    given, made = (
-        ", ".join("x".join([*map(str, each.shape), each.dtype]) for each in side) for side in (reads, writes)
-    )
-    return f"{given} -> {made}"
-
-
-class Kernel(msgspec.Struct, frozen=True, array_like=True):
-    """A computation as one unit of work, shared by all its launches.
-
-    flops: floating-point operations of a launch. traffic: bytes that it reads from and writes to device memory.
-    scratch: bytes it needs besides its operands. implementation: the source of its code ("iree").
-    kind: what dominates its time: "matmul" (matrix units), "reduction", "elementwise" or "other".
-    """
-
-    name: str
-    reads: tuple[Operand, ...]
-    writes: tuple[Operand, ...]
-    flops: Count
-    traffic: Count
-    scratch: Count = 0
-    implementation: str = "iree"
-    kind: str = "other"
-
-    @property
-    def family(self) -> str:
-        """The implementation, and the name without its number: "triton attention_backward"."""
-        return f"{self.implementation} {_NUMBER.sub('', self.name)}"
-
-    @property
-    def key(self) -> str:
-        """What its time depends on, in any job: `triton matmul 4x8xbf16, 8x8xbf16 -> 4x8xbf16`."""
-        return f"{self.family} {types_of(self.reads, self.writes)}"
 
 
 class Channel(msgspec.Struct, frozen=True, array_like=True):

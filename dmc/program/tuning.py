@@ -12,7 +12,7 @@ import msgspec
 
 from dmc.errors import ArtifactError
 from dmc.program.code import ALGORITHM, CodeModule, Step
-from dmc.program.job import Kernel, Operand
+from dmc.program.kernel import Kernel, Operand
 from dmc.program.packed import packed, unpacked
 
 SCHEMA = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -67,18 +68,14 @@ class _Graph:
 def _graph(programs: Sequence[Program], key: Callable[[Program, Collective], object]) -> _Graph:
     """The graph of programs, in which movements of one key are one node."""
     graph = _Graph()
-    shared: dict[object, int] = {}
+    shared: defaultdict[object, int] = defaultdict(graph.node)
     for program in programs:
         nodes: list[int] = []
         last: dict[int, int] = {}
         recorded: dict[int, int] = {}
         for index, command in enumerate(program.commands):
-            if isinstance(command, Collective):
-                if (name := key(program, command)) not in shared:
-                    shared[name] = graph.node()
-                nodes.append(shared[name])
-            else:
-                nodes.append(graph.node())
+            is_shared = isinstance(command, Collective)
+            nodes.append(shared[key(program, command)] if is_shared else graph.node())
             waits = [last[command.lane]] if command.lane in last else []
             if isinstance(command, Await):
                 waits.append(recorded[command.event])

@@ -51,12 +51,12 @@ def _tell(job: Job, first: Class, rank: int) -> None:
 def _check_slices(job: Job, program: Program) -> None:
     """The pieces of neighbours along an axis are the same or apart."""
     for index, command in enumerate(program.commands):
-        for each in () if isinstance(command, Record | Await) else command.slices:
+        slices = () if isinstance(command, Record | Await) else command.slices
+        for each, axis, stride in ((own, *step) for own in slices for step in own.strides.items()):
             read = accesses(command)[0][each.read]
-            for axis, stride in each.strides.items():
-                if stride < 0 or 0 < stride < read.length:
-                    fact = f"reads {told(read)}, and {stride} bytes further on for each step along {axis}"
-                    raise ProofError("V10", where(program, index), fact, "slices of one value do not overlap")
+            if stride < 0 or 0 < stride < read.length:
+                fact = f"reads {told(read)}, and {stride} bytes further on for each step along {axis}"
+                raise ProofError("V10", where(program, index), fact, "slices of one value do not overlap")
 
 
 def _difference(one: object, other: object) -> str:

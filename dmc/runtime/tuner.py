@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dmc.errors import DmcError
 from dmc.program import Lane, Launch, Operand, Program, Range, aligned
 from dmc.program.code import DeviceCode, Product
-from dmc.program.job import types_of
+from dmc.program.kernel import types_of
 from dmc.program.tuning import HEURISTIC, Candidate, Candidates, Choice, Tunable, label_of
 from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.replay import issue

@@ -68,3 +68,12 @@ func.func @outside() {
   "dm.launch"() {lane = @compute, kernel = @relu, reads = [#dm.range<@device, [0, 64]>], writes = [#dm.range<@device, [256, 64]>]} : () -> ()
   return
 }
+
+// -----
+
+"dm.program"() ({
+  "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()
+  "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()
+  // expected-error @+1 {{the stride along dp is -4 : i64; it must be 0 or more bytes}}
+  "dm.launch"() {lane = @compute, kernel = @relu, reads = [#dm.range<@device, [0, 64]>], writes = [#dm.range<@device, [256, 64]>], slices = [#dm.slice<0 : i64, {dp = -4 : i64}>]} : () -> ()
+}) {sym_name = "rank0", ranks = array<i64: 0>} : () -> ()

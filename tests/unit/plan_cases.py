@@ -26,19 +26,29 @@ def _program(commands: str, rank: int = 0) -> str:
         '"dm.program"() ({\n'
         '  "dm.arena"() {sym_name = "device", space = #dm.space<"device">, bytes = 512 : i64} : () -> ()\n'
         '  "dm.lane"() {sym_name = "compute", queue = #dm.queue<"compute">} : () -> ()\n'
-        f'{commands}\n}}) {{sym_name = "program{rank}", rank = {rank} : i64}} : () -> ()\n'
+        f'{commands}\n}}) {{sym_name = "program{rank}", ranks = array<i64: {rank}>}} : () -> ()\n'
     )
 
 
-def _launch(kernel: str, reads: int = 32, writes: str = "[256, 32]") -> str:
+def _launch(kernel: str, reads: int = 32, writes: str = "[256, 32]", more: str = "") -> str:
     ranges = (
         f"reads = [#dm.range<@device, [0, {reads}]>], writes = [{f'#dm.range<@device, {writes}>' if writes else ''}]"
     )
-    return f'  // HERE\n  "dm.launch"() {{lane = @compute, kernel = @{kernel}, {ranges}}} : () -> ()'
+    return f'  // HERE\n  "dm.launch"() {{lane = @compute, kernel = @{kernel}, {ranges}{more}}} : () -> ()'
+
+
+def _differing(more: str) -> str:
+    return _program(_launch("twice", more=f", {more}"))
 
 
 def _lane(channel: str) -> str:
     return f'  // HERE\n  "dm.lane"() {{sym_name = "c", queue = #dm.queue<"comm">, channel = @{channel}}} : () -> ()'
+
+
+def _collective(more: str, kind: str = "all_to_all") -> str:
+    ends = "source = #dm.range<@device, [0, 32]>, target = #dm.range<@device, [256, 32]>"
+    fields = f'lane = @c, kind = "{kind}", instance = 0 : i64, type = f32, count = 8 : i64'
+    return f'\n  // HERE\n  "dm.collective"() {{{fields}, {ends}{more}}} : () -> ()'
 
 
 def _programs(count: int) -> str:
@@ -109,6 +119,36 @@ CASES = (
         "launch_of_scalars",
         "f32 cannot be in an arena",
         _program(_launch("scalar", 4)) + "func.func private @scalar(%x: f32) -> f32 { return %x : f32 }",
+    ),
+    Case(
+        "slice_of_no_read",
+        "it has 1 reads, numbered from 0",
+        _differing("slices = [#dm.slice<1 : i64, {dp = 32 : i64}>]"),
+    ),
+    Case(
+        "slice_along_no_axis", "no mesh has an axis 'pp'", _differing("slices = [#dm.slice<0 : i64, {pp = 32 : i64}>]")
+    ),
+    Case("launch_variants_alone", "both or neither must be given", _differing("variants = [@twice]")),
+    Case(
+        "launch_variant_for_each_member",
+        'has 1 variants, but #dm.group<@mesh, ["dp"]> has 2 members',
+        _differing('variants = [@twice], group = #dm.group<@mesh, ["dp"]>'),
+    ),
+    Case(
+        "launch_variant_of_nothing",
+        "its kernel @none is not a function of the module",
+        _differing('variants = [@twice, @none], group = #dm.group<@mesh, ["dp"]>'),
+    ),
+    Case(
+        "ranks_not_stated",
+        "does not state its ranks, but channel @listed lists groups",
+        '"dm.channel"() {sym_name = "listed", groups = [array<i64: 0, 1>]} : () -> ()\n'
+        + _program(_lane("listed").replace("// HERE", "//") + _collective("")),
+    ),
+    Case(
+        "peer_of_no_member",
+        "its peer is 2; it must be an index below 2",
+        _program(_lane("on_dp").replace("// HERE", "//") + _collective(", peer = 2 : i64", "broadcast")),
     ),
     Case("lane_of_no_channel", "its channel @none is not declared", _program(_lane("none"))),
     Case("lane_of_a_mesh", "its channel @mesh is not declared", _program(_lane("mesh"))),

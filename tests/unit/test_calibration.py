@@ -30,7 +30,7 @@ from dmc.machine import (
 )
 from dmc.program import COPIED, Collective, Kernel, Operand
 from dmc.program.code import Dispatch, Product
-from dmc.program.job import types_of
+from dmc.program.kernel import types_of
 from dmc.program.tuning import HEURISTIC, Choice, Table
 from dmc.runtime.world.launch import World
 

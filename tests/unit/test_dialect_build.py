@@ -170,7 +170,7 @@ def test_planned_form(context: Any, filecheck: Callable[[object], None]) -> None
     )
     with ir.InsertionPoint(module.body):
         dm.channel(sym_name="grad", group=dm.group("mesh", ["dp"]))
-        dm.program(0, _planned)
+        dm.program((0,), _planned)
     module.operation.verify()
     # CHECK: "dm.program"() ({
     # CHECK-NEXT: "dm.arena"() {bytes = 512 : i64, space = #dm.space<"device">, sym_name = "device"}
@@ -183,7 +183,7 @@ def test_planned_form(context: Any, filecheck: Callable[[object], None]) -> None
     # CHECK-NEXT: "dm.await"() {event = 0 : i64, lane = @grad}
     # CHECK-NEXT: "dm.collective"() {count = 16 : i64, instance = 7 : i64, kind = "all_gather", lane = @grad
     # CHECK-NEXT: "dm.move"() {lane = @compute
-    # CHECK-NEXT: }) {ranks = array<i64: 0>, sym_name = "rank0"} : () -> ()
+    # CHECK-NEXT: }) {ranks = array<i64: 0>, sym_name = "program0"} : () -> ()
     filecheck(module)
 
 
@@ -236,7 +236,7 @@ REFUSED: dict[str, tuple[Callable[[ir.Value], Any], str]] = {
     ),
     "range": (lambda x: dm.byte_range("device", 0, 0), "bounds are [0, 0]"),
     "program": (
-        lambda x: dm.program(0, lambda: dm.lane(sym_name="c", queue="comm")),
+        lambda x: dm.program((0,), lambda: dm.lane(sym_name="c", queue="comm")),
         "dm.lane: has queue comm and channel None",
     ),
     "movement": (
