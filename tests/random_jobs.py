@@ -49,12 +49,11 @@ def random_job(seed: int, length: int = 8) -> Job:
 
 def _together(programs: Sequence[Program]) -> Program:
     """A program whose commands touch what those of any of these do."""
-    commands = (
-        pair[0]
-        if isinstance(pair[0], Record | Await)
-        else Launch(pair[0].lane, "", *(tuple({*chain(*side)}) for side in zip(*map(accesses, pair), strict=True)))
-        for pair in zip(*(program.commands for program in programs), strict=True)
-    )
+    commands: list[Command] = []
+    for each in zip(*(program.commands for program in programs), strict=True):
+        reads, writes = (tuple({*chain(*side)}) for side in zip(*map(accesses, each), strict=True))
+        is_event = isinstance(each[0], Record | Await)
+        commands.append(each[0] if is_event else Launch(each[0].lane, "", reads, writes))
     return replace(programs[0], commands=tuple(commands), buffers=())
 
 

@@ -54,24 +54,28 @@ def check_each_rank(job: Job, dataflow: Dataflow) -> None:
 
 def holds_for_any_rank(job: Job, dataflow: Dataflow) -> bool:
     """Whether it is shown for all ranks at once; where it is not, nothing is said."""
-    if len(job.classes) > 1 or any(channel.groups for channel in job.channels):
+    if len(job.classes) != 1 or any(channel.groups for channel in job.channels):
         return False
-    mesh, axes = mesh_of(job), {channel.name: channel.axes for channel in job.channels}
+    mesh = mesh_of(job)
     try:
         expected = expected_of(dataflow, mesh, AnyRank)
-        family = Family(mesh, expected.values)
-        rank = _Rank(job.classes[0].program, expected, family)
-        walk = rank.walk()
-        command, value = next(walk, (None, 0))
-        while command is not None:
-            try:
-                command, value = walk.send(family.moved(command.kind, axes[command.channel], value, _how(command)))
-            except StopIteration:
-                break
+        rank = _Rank(job.classes[0].program, expected, Family(mesh, expected.values))
+        _play_any(rank.walk(), Family(mesh, expected.values), {each.name: each.axes for each in job.channels})
         rank.check_end()
     except (ProofError, Unknown):
         return False
     return True
+
+
+def _play_any(walk: _Walk, family: Family, axes: Mapping[str, Sequence[str]]) -> None:
+    """Walks the program of any rank; what it receives follows from what it sends, since all send alike."""
+    given = None
+    while True:
+        try:
+            command, value = next(walk) if given is None else walk.send(given)
+        except StopIteration:
+            return
+        given = family.moved(command.kind, axes[command.channel], value, _how(command))
 
 
 def _play(walks: Sequence[_Walk], values: Values) -> None:

@@ -121,7 +121,8 @@ def test_a_bomb_takes_no_memory() -> None:
 
 def test_what_shrinks_much_is_read_again() -> None:
     """A thousand commands that are alike shrink to a hundredth."""
-    moved = Collective(0, "all_reduce", "dp", (0, 1), 1, "f32", 64, *2 * (Range(DEVICE, 0, 256),), "sum", "f32")
+    own = Range(DEVICE, 0, 256)
+    moved = Collective(0, "all_reduce", "dp", (0, 1), 1, "f32", 64, own, own, "sum", "f32")
     program = Program(0, {DEVICE: 256}, (Lane("comm", "comm", "dp"),), (), (moved,) * 1000)
     job = Job({"dp": 2}, (Channel("dp", ("dp",)),), {}, (Class((0, 1), program),))
     raw = msgspec.msgpack.encode(job)
