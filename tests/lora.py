@@ -82,9 +82,8 @@ def _decoder(kind: str) -> Callable[[random.Random], tuple[nn.Module, str]]:
             more = {"num_key_value_heads": draw.choice((1, 2)), "head_dim": 8, "attention_dropout": 0.0}
         if kind in ("mistral", "gemma3_text"):
             more["sliding_window"] = 4
-        config = transformers.AutoConfig.for_model(
-            kind, **sizes, **more, pad_token_id=0, bos_token_id=1, eos_token_id=2
-        )
+        tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+        config = transformers.AutoConfig.for_model(kind, **sizes, **more, **tokens)
         return transformers.AutoModelForCausalLM.from_config(config), "CAUSAL_LM"
 
     return make
