@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any, Literal, overload
 
 from torch import nn
 
 from dmc import dialect, plans
 from dmc._mlir import ir
-from dmc.arguments import check_meaning, check_model, check_settings, check_verifiable, precision_named
+from dmc.arguments import (
+    check_examples,
+    check_meaning,
+    check_model,
+    check_ranks,
+    check_settings,
+    check_verifiable,
+    precision_named,
+    tuning_table,
+)
 from dmc.cache import Cache, using
 from dmc.compilation import Compilation, Evaluation
 from dmc.compiled_step import CompiledStep, TorchState
@@ -25,7 +34,6 @@ from dmc.mesh import Mesh
 from dmc.observer import Observer
 from dmc.outside import Outside, forget
 from dmc.plans import Plan, Recipe
-from dmc.program.tuning import Table
 from dmc.progress import shown
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
@@ -34,7 +42,7 @@ from dmc.runtime.open_session import check_device
 from dmc.runtime.saved_state import read_state
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.world.launch import World, world_from_environment
-from dmc.target import CUDA, Target, targets
+from dmc.target import Target, targets
 from dmc.verification import Request
 
 
@@ -45,7 +53,7 @@ def compile(
     example: Any,
     loss: Loss | None = None,
     precision: str = "fp32",
-    accumulate: int = 1,
+    accumulate: int | Sequence[int] = 1,
     mesh: Mesh | None = None,
     plan: Recipe | None = None,
     target: str = "cpu",
@@ -55,6 +63,7 @@ def compile(
     tuning: str | os.PathLike[str] | None = None,
     seed: int = 0,
     evaluation: Evaluation = False,
+    evaluation_example: Any = None,
     verify: bool | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
@@ -71,7 +80,8 @@ def compile(
     the model's mode (train or eval) is taken as it is, with a note for eval.
     precision: "fp32" leaves types as they are; "bf16" converts parameters and inputs; "bf16-mixed" keeps f32 state and
     computes as `torch.autocast` does.
-    accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged.
+    accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged; a list has
+    a number for each example.
     mesh: the ranks that train together (`dmc.Mesh(dp=2)`); by default that of `plan`, or one rank. On a CPU all of them
     run in this process, as a rehearsal; on GPUs each runs in a process of its own, started by torchrun, mpirun or srun.
     plan: how tensors are placed on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`), what of the forward pass is
@@ -94,7 +104,7 @@ def compile(
     evaluation: whether to compile `step.evaluate` too: the loss of such a batch, whole, in eval mode, over the same
     state in memory. A function instead of True is computed in place of the loss, as `lambda logits, targets:
     (cross_entropy(logits, targets), logits)` for the logits too; for a model with its own loss, it takes the model's
-    output alone.
+    output alone. evaluation_example: a batch that it takes, or a list of those; by default `example`.
     verify: whether to compare the first three steps with PyTorch eager's on the example: the loss, outputs, buffers,
     optimizer state, and gradients through the updated parameters. By default as many as eager takes in less than a
     tenth of compile time, three or one; otherwise a note says so. Neither the model nor the compiled step is affected.
@@ -127,6 +137,7 @@ def compile(
         tuning=tuning,
         seed=seed,
         evaluation=evaluation,
+        evaluation_example=evaluation_example,
         verify=verify,
         dump_dir=dump_dir,
         progress=progress,
@@ -143,7 +154,7 @@ def compile_artifact(
     example: Any,
     loss: Loss | None = None,
     precision: str = "fp32",
-    accumulate: int = 1,
+    accumulate: int | Sequence[int] = 1,
     mesh: Mesh | None = None,
     plan: Recipe | None = None,
     target: str = "cpu",
@@ -153,6 +164,7 @@ def compile_artifact(
     tuning: str | os.PathLike[str] | None = None,
     seed: int = 0,
     evaluation: Evaluation = False,
+    evaluation_example: Any = None,
     verify: bool | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
@@ -166,19 +178,20 @@ def compile_artifact(
     chosen, kind, mesh = targets(target), precision_named(precision), checked_mesh(mesh, plan)
     check_settings(executor, memory_cap, evaluation)
     check_meaning(loss, example, seed)
-    _check_ranks(mesh, chosen, executor)
+    examples, counts, evaluated = check_examples(example, accumulate, evaluation, evaluation_example)
+    check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
-    settings = Settings(target, machine, memory_cap or 0, executor, _tuning_table(tuning, chosen))
+    settings = Settings(target, machine, memory_cap or 0, executor, tuning_table(tuning, chosen))
     check_model(model, loss)
     check_verifiable(model, verify)
     forget(model)
     _check_early(model, loss, plan, machine, chosen if ":" in target else ())
-    examples = example if isinstance(example, list) else [example]
-    requests = [Request.of(model, loss, optimizer, each, kind, accumulate, seed) for each in examples]
+    request = Request.of(model, loss, optimizer, examples[0], kind, counts[0], seed)
+    requests, beside = request.with_examples(examples, counts), request.with_examples(evaluated, [1] * len(evaluated))
     with watched as seen, using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
         _note_mode(model, seen)
         dialect.load(context)
-        return Compilation(tuple(requests), evaluation, plan, settings, verify, seen, dump_dir).artifact(context)
+        return Compilation(requests, beside, evaluation, plan, settings, verify, seen, dump_dir).artifact(context)
 
 
 @overload
@@ -278,22 +291,3 @@ def checked_mesh(mesh: Any, plan: Any) -> Mesh | None:
         hint = "leave mesh= out: the plan has its own"
         raise PlanError("plan", f"is for {plan.mesh}, but the step is for {mesh}", hint)
     return mesh
-
-
-def _check_ranks(mesh: Mesh | None, chosen: tuple[Target, ...], executor: str) -> None:
-    """Raises PlanError for a mesh on a GPU with IREE's runtime, which runs only one rank."""
-    if executor == "iree" and mesh is not None and mesh.size > 1 and CUDA in chosen:
-        fact = f"runs one rank only, not the {mesh.size} of {mesh}"
-        raise PlanError("executor 'iree'", fact, hint='leave it out: the executor "static" runs any number of ranks')
-
-
-def _tuning_table(tuning: str | os.PathLike[str] | None, chosen: tuple[Target, ...]) -> Table | None:
-    """The table in a file. Raises DmcError where the file holds none, or no target would use it."""
-    if tuning is None:
-        return None
-    table = Table.read(Path(tuning))
-    if not any(target.has_kernels for target in chosen):
-        names = " and ".join(target.name for target in chosen)
-        fact = f"chooses among dmc's kernels for GPUs; the step is for {names}"
-        raise DmcError(f"tuning table '{os.fspath(tuning)}'", fact, hint='leave it out, or compile for target="cuda"')
-    return table

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 import torch
@@ -12,10 +14,13 @@ from torch._subclasses import FakeTensor
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from dmc.errors import DmcError, ImportFailure
+from dmc.errors import DmcError, ImportFailure, PlanError
 from dmc.executors import Executor
 from dmc.importer.capture.registered import describe
 from dmc.importer.forward.precision import Precision
+from dmc.mesh import Mesh
+from dmc.program.tuning import Table
+from dmc.target import CUDA, Target
 
 
 def check_model(model: Any, loss: Any) -> None:
@@ -81,23 +86,52 @@ def check_meaning(loss: Any, example: Any, seed: Any) -> None:
         )
     if isinstance(loss, type):
         raise DmcError("loss", f"is a class, {loss.__name__}", hint=f"pass an object of it: loss={loss.__name__}(…)")
-    if isinstance(example, list):
-        _check_examples(example)
     for path, leaf in pytree.tree_leaves_with_path(example):
         if isinstance(leaf, torch.Tensor):
             _check_numbers(f"example{pytree.keystr(path)}", leaf)
     check_seed(seed)
 
 
-def _check_examples(examples: list[Any]) -> None:
+def check_examples(
+    example: Any, accumulate: Any, evaluation: Any, evaluated: Any
+) -> tuple[list[Any], list[int], list[Any]]:
+    """Those of training, with their numbers of micro-batches, and those of evaluation. Raises DmcError where there are
+    none, or are no batches.
+    """
+    examples = _several("example", example)
+    counts = _counts(accumulate, len(examples))
+    if evaluated is None:
+        return examples, counts, [] if evaluation is False else examples
+    if evaluation is False:
+        fact, hint = "is given for a step that is not evaluated", "pass evaluation=True as well"
+        raise DmcError("evaluation_example", fact, hint)
+    return examples, counts, _several("evaluation_example", evaluated)
+
+
+def _several(place: str, example: Any) -> list[Any]:
+    if not isinstance(example, list):
+        return [example]
+    examples: list[Any] = example
     if not examples:
-        raise DmcError("example", "is an empty list", hint="pass one example, or a list with one for each shape")
+        raise DmcError(place, "is an empty list", hint="pass one example, or a list with one for each shape")
     if wrong := [each for each in examples if not isinstance(each, tuple | Mapping)]:
         fact = f"is a list, which means several shapes, with one program for each, but holds {describe(wrong[0])}"
         hint = (
             "pass one batch as a tuple, such as tuple(batch); a list holds tuples or dictionaries, one for each shape"
         )
-        raise DmcError("example", fact, hint)
+        raise DmcError(place, fact, hint)
+    return examples
+
+
+def _counts(accumulate: Any, examples: int) -> list[int]:
+    """How many micro-batches each example has. Raises DmcError for a list of another length."""
+    if not isinstance(accumulate, Sequence):
+        return [accumulate] * examples
+    counts: list[int] = [*accumulate]
+    if len(counts) != examples:
+        fact = f"has {len(counts)} numbers, and the examples are {examples}"
+        raise DmcError("accumulate", fact, hint="pass one number for all, or a list with one for each example")
+    return counts
 
 
 def check_seed(seed: Any) -> None:
@@ -150,3 +184,22 @@ def precision_named(name: str) -> Precision:
     except ValueError:
         names = ", ".join(kind.value for kind in Precision)
         raise DmcError(f"precision '{name}'", "does not exist", hint=f"use one of {names}") from None
+
+
+def check_ranks(mesh: Mesh | None, chosen: tuple[Target, ...], executor: str) -> None:
+    """Raises PlanError for a mesh on a GPU with IREE's runtime, which runs only one rank."""
+    if executor == "iree" and mesh is not None and mesh.size > 1 and CUDA in chosen:
+        fact = f"runs one rank only, not the {mesh.size} of {mesh}"
+        raise PlanError("executor 'iree'", fact, hint='leave it out: the executor "static" runs any number of ranks')
+
+
+def tuning_table(tuning: str | os.PathLike[str] | None, chosen: tuple[Target, ...]) -> Table | None:
+    """The table in a file. Raises DmcError where the file holds none, or no target would use it."""
+    if tuning is None:
+        return None
+    table = Table.read(Path(tuning))
+    if not any(target.has_kernels for target in chosen):
+        names = " and ".join(target.name for target in chosen)
+        fact = f"chooses among dmc's kernels for GPUs; the step is for {names}"
+        raise DmcError(f"tuning table '{os.fspath(tuning)}'", fact, hint='leave it out, or compile for target="cuda"')
+    return table

@@ -41,9 +41,12 @@ Evaluation = bool | Loss | Reader
 
 @dataclass(frozen=True)
 class Compilation:
-    """requests: the step for each example; the state is that of the first. verify: as in `dmc.compile`."""
+    """requests: the step for each example; the state is that of the first. evaluated: what is evaluated. verify: as in
+    `dmc.compile`.
+    """
 
     requests: tuple[Request, ...]
+    evaluated: tuple[Request, ...]
     evaluation: Evaluation
     plan: Recipe | None
     settings: Settings
@@ -98,12 +101,11 @@ class Compilation:
         return dict(self._others())
 
     def _others(self) -> Iterator[tuple[str, Request]]:
-        for number, request in enumerate(self.requests):
-            if number:
-                yield program_name(TRAINING, number), request
-            if self.evaluation is not False:
-                loss = _loss_of(self.evaluation, request.loss)
-                yield program_name(EVALUATION, number), replace(request, loss=loss, accumulate=1)
+        for number, request in enumerate(self.requests[1:], 1):
+            yield program_name(TRAINING, number), request
+        for number, request in enumerate(self.evaluated):
+            loss = _loss_of(self.evaluation, request.loss)
+            yield program_name(EVALUATION, number), replace(request, loss=loss, accumulate=1)
 
     def _compiled(
         self, imported: ImportedStep, observer: Observer, folder: str | os.PathLike[str] | None, accumulate: int

@@ -82,7 +82,7 @@ def _decoder(kind: str) -> Callable[[random.Random], tuple[nn.Module, str]]:
             more = {"num_key_value_heads": draw.choice((1, 2)), "head_dim": 8, "attention_dropout": 0.0}
         if kind in ("mistral", "gemma3_text"):
             more["sliding_window"] = 4
-        tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+        tokens: dict[str, Any] = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
         config = transformers.AutoConfig.for_model(kind, **sizes, **more, **tokens)
         return transformers.AutoModelForCausalLM.from_config(config), "CAUSAL_LM"
 
@@ -90,19 +90,25 @@ def _decoder(kind: str) -> Callable[[random.Random], tuple[nn.Module, str]]:
 
 
 def _bert(draw: random.Random) -> tuple[nn.Module, str]:
-    none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    none: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     config = transformers.BertConfig(**_sizes(draw), vocab_size=VOCABULARY, max_position_embeddings=32, **none)
     return transformers.BertForSequenceClassification(config), "SEQ_CLS"
 
 
 def _vit(draw: random.Random) -> tuple[nn.Module, None]:
-    none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    config = transformers.ViTConfig(**_sizes(draw), image_size=8, patch_size=4, num_labels=3, **none)
+    more: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "num_labels": 3}
+    config = transformers.ViTConfig(**_sizes(draw), image_size=8, patch_size=4, **more)
     return transformers.ViTForImageClassification(config), None
 
 
 def _t5(draw: random.Random) -> tuple[nn.Module, str]:
-    sizes = {"d_model": draw.choice((24, 32)), "d_kv": 8, "d_ff": 40, "num_layers": 1, "num_heads": draw.choice((2, 4))}
+    sizes: dict[str, Any] = {
+        "d_model": draw.choice((24, 32)),
+        "d_kv": 8,
+        "d_ff": 40,
+        "num_layers": 1,
+        "num_heads": draw.choice((2, 4)),
+    }
     config = transformers.T5Config(**sizes, vocab_size=VOCABULARY, dropout_rate=0.0, use_cache=False)
     config.decoder_start_token_id = 0
     return transformers.T5ForConditionalGeneration(config), "SEQ_2_SEQ_LM"

@@ -71,7 +71,7 @@ RANKS = {
     **dict.fromkeys(("verification", "compiled_step"), 8),
     **dict.fromkeys(("arguments", "compilation"), 9),
     "api": 10,
-    **dict.fromkeys(("calibration", "fit"), 11),
+    **dict.fromkeys(("calibration", "fit", "integrations"), 11),
     "cli": 12,
     "__main__": 13,
 }

@@ -27,8 +27,9 @@ from dmc.importer.decompositions import constants, conversions, decompositions
 from dmc.importer.forward import patterns
 from dmc.importer.forward.assertions import holding
 from dmc.importer.forward.forward import Forward, Setting
-from dmc.importer.forward.masks import recognise_masks
+from dmc.importer.forward.attention.masks import recognise_masks
 from dmc.importer.forward.random_numbers.randomness import Randomness
+from dmc.importer.forward.attention.scores import recognise_biases
 from dmc.importer.python.calls import add_hook, untraceable
 from dmc.importer.torch_internals import (
     compiled_when_called,
@@ -91,6 +92,7 @@ def differentiate(
 def arranged(capture: Capture) -> None:
     """Prepares the exported graph for tracing: masks and composites that are spelled out, and origins."""
     recognise_masks(capture.graph)
+    recognise_biases(capture.graph)
     patterns.fuse(capture.graph)
     _note_origins(capture.graph.graph)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,6 +48,11 @@ class Request:
         modules = [*model.modules(), *(loss.modules() if isinstance(loss, nn.Module) else ())]
         modes = {module: module.training for module in modules}
         return Request(model, loss, optimizer, example, precision, accumulate, seed, modes)
+
+    def with_examples(self, examples: Sequence[Any], counts: Sequence[int]) -> tuple[Request, ...]:
+        """The same for each example, with so many micro-batches."""
+        pairs = zip(examples, counts, strict=True)
+        return tuple(replace(self, example=each, accumulate=count) for each, count in pairs)
 
     def plan(self) -> optim.Plan:
         """The optimizer as compiled, for the parameters that require a gradient."""

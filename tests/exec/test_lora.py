@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import dmc
-from tests.compiled import clone_state
+from tests.compiled import call, clone_state
 from tests.eager import EagerTrainer
 from tests.interpreted import RATE, InterpretedStep
 from tests.large import large_unless
@@ -33,7 +33,8 @@ def test_adapters_train_as_in_eager(context: Any, case: tuple[str, int]) -> None
     """Layers, ranks, scalings, DoRA, biases, saved modules and a second adapter at random."""
     kind, seed = case
     model = adapted(kind, seed)
-    eager, start, batches = copy.deepcopy(model), clone_state(model), [batch(kind, i) for i in range(STEPS)]
+    eager, start = copy.deepcopy(model), clone_state(model)
+    batches: list[Any] = [batch(kind, i) for i in range(STEPS)]
     step = InterpretedStep(context, model, None, batches[0], optimizer=_descent(model))
     names = [spec.name for spec in step.signature.batch]
     losses = [step(*(each[name] for name in names)) for each in batches]
@@ -47,9 +48,15 @@ def test_adapters_train_as_in_eager(context: Any, case: tuple[str, int]) -> None
 
 
 def test_no_gradient_of_a_frozen_matrix_is_computed(context: Any) -> None:
-    options = {"use_dora": False, "target_modules": "all-linear", "bias": "none", "modules_to_save": None}
+    options: dict[str, Any] = {
+        "use_dora": False,
+        "target_modules": "all-linear",
+        "bias": "none",
+        "modules_to_save": None,
+    }
     model = adapted("llama", 0, **options)
-    step = InterpretedStep(context, model, None, batch("llama", 0), optimizer=_descent(model))
+    example: Any = batch("llama", 0)
+    step = InterpretedStep(context, model, None, example, optimizer=_descent(model))
     products = re.findall(r"linalg\.matmul[^\n]*-> tensor<(\d+)x(\d+)xf32>", str(step.module))
     frozen = {tuple(each.shape) for each in model.parameters() if not each.requires_grad and each.dim() == 2}
     made = {shape for rows, columns in products for shape in ((int(rows), int(columns)), (int(columns), int(rows)))}
@@ -60,12 +67,12 @@ def test_no_gradient_of_a_frozen_matrix_is_computed(context: Any) -> None:
 def test_adapters_come_back_by_their_own_names(tmp_path: Path) -> None:
     """A compiled step, with dropout: after `update`, `peft` saves and loads what the step has trained."""
     layers = ["v_proj", "down_proj"]
-    model = adapted("llama", 1, lora_dropout=0.2, target_modules=layers, use_dora=False, modules_to_save=None)
+    model: Any = adapted("llama", 1, lora_dropout=0.2, target_modules=layers, use_dora=False, modules_to_save=None)
     example, before = batch("llama", 0), clone_state(model)
     optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=1e-2)
     step = dmc.compile(model, optimizer=optimizer, example=example, verify=True)
     for _ in range(2):
-        step(**example)
+        call(step, example)
     step.update(model)
     assert isinstance(model, peft.PeftModel)
     adapters = peft.get_peft_model_state_dict(model)

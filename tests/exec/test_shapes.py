@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 import dmc
-from dmc.errors import ArtifactError, InputError
+from dmc.errors import ArtifactError, DmcError, InputError
 from dmc.runtime.memory_report import report
 from tests.exec.test_evaluation import Net
 from tests.large import large_unless
@@ -92,7 +92,7 @@ def _assert_other_sizes_are_refused(step: dmc.CompiledStep) -> None:
 
 def _assert_reports_of_each(step: dmc.CompiledStep) -> None:
     whole = step.snapshot()
-    assert whole.names == ["training", "evaluation", "training-1", "evaluation-1"]
+    assert whole.names == ["training", "training-1", "evaluation", "evaluation-1"]
     for name in whole.names:
         program = whole.program(name, "the step")
         assert step.plan(program=name).job == program.job
@@ -101,7 +101,7 @@ def _assert_reports_of_each(step: dmc.CompiledStep) -> None:
     assert len({step.memory(name).text() for name in whole.names}) == len(whole.names)
     for shown in (step.plan, step.ledger, step.memory):
         with pytest.raises(
-            ArtifactError, match=r"the step: has no program 'training-2'\n  hint: it has training, eval"
+            ArtifactError, match=r"the step: has no program 'training-2'\n  hint: it has training, training-1, eval"
         ):
             shown(program="training-2")
 
@@ -113,3 +113,39 @@ def _eager(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Any) -> fl
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     return loss.item()
+
+
+def test_examples_of_evaluation_and_counts_of_their_own() -> None:
+    """Full batches of three micro-batches, a last one of two, and evaluation of another shape alone."""
+    model = nn.Linear(4, 2)
+    shapes = {"full": 6, "last": 4, "evaluated": 5}
+    batches = {name: (torch.randn(rows, 4), torch.randn(rows, 2)) for name, rows in shapes.items()}
+    step = dmc.compile(
+        model,
+        loss=functional.mse_loss,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        example=[batches["full"], batches["last"]],
+        accumulate=[3, 2],
+        evaluation=True,
+        evaluation_example=batches["evaluated"],
+        verify=True,
+    )
+    assert step.snapshot().names == ["training", "training-1", "evaluation"]
+    for name in ("full", "last"):
+        step(*batches[name])
+    step.update(model)
+    inputs, targets = batches["evaluated"]
+    assert step.evaluate(inputs, targets).item() == pytest.approx(functional.mse_loss(model(inputs), targets).item())
+    with pytest.raises(InputError, match="x"):
+        step.evaluate(*batches["full"])
+
+
+def test_counts_and_examples_that_do_not_fit_are_refused() -> None:
+    model, batch = nn.Linear(4, 2), (torch.randn(6, 4), torch.randn(6, 2))
+    given: dict[str, Any] = {"loss": functional.mse_loss, "optimizer": dmc.optim.SGD(lr=0.1), "example": batch}
+    with pytest.raises(DmcError, match="accumulate: has 2 numbers, and the examples are 1"):
+        dmc.compile(model, **given, accumulate=[1, 2])
+    with pytest.raises(DmcError, match="evaluation_example: is given for a step that is not evaluated"):
+        dmc.compile(model, **given, evaluation_example=batch)
+    with pytest.raises(DmcError, match="evaluation_example: is an empty list"):
+        dmc.compile(model, **given, evaluation=True, evaluation_example=[])

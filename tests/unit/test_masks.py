@@ -11,7 +11,7 @@ import transformers
 from torch import Tensor, fx, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from dmc.importer.forward.masks import recognise_masks
+from dmc.importer.forward.attention.masks import recognise_masks
 
 SIZE = 6
 Mask = Callable[[Tensor], Tensor]

@@ -10,6 +10,7 @@
 * export: `torch.export`, with its failures as ours
 * failures: what export raises, told by what the user did
 * experts: those of `transformers`, while a model is exported
+* flex: `flex_attention`, while a model is exported
 * eager_strides: strides of results while a model is exported
 * doubles: constants of float64 that end in float32
 * checks: what an exported graph may contain

@@ -22,6 +22,7 @@ from dmc.importer import origin
 from dmc.importer.capture.eager_strides import eager_strides
 from dmc.importer.capture.experts import own_experts
 from dmc.importer.capture.failures import OWN, failure
+from dmc.importer.capture.flex import own_flex_attention
 from dmc.importer.capture.objective import MODEL, Objective, Seen
 from dmc.importer.python.functions import Functions
 from dmc.importer.torch_internals import caller, recount_users
@@ -72,8 +73,17 @@ def _exported(objective: Objective, batch: tuple[torch.Tensor, ...], parts: int)
             warnings.filterwarnings("ignore", "The tensor attributes? .*(was|were) assigned during export")
             warnings.filterwarnings("ignore", "Converting a tensor with requires_grad=True to a scalar")
             watch = objective.seen.watch
-            with eager_strides(), own_experts(parts), _idle_conversions(), watch.on_guard(), Functions(watch):
+            with (
+                eager_strides(),
+                own_experts(parts),
+                own_flex_attention() as used,
+                _idle_conversions(),
+                watch.on_guard(),
+                Functions(watch),
+            ):
                 program = torch.export.export(objective, batch, strict=False)
+            if used:  # Lists of blocks, which nothing reads.
+                program.graph.eliminate_dead_code()
             _check_assertions(program)
             recount_users(program.graph_module)
             return program

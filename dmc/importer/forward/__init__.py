@@ -1,6 +1,6 @@
 """The exported graph, run under autograd with composites in place of what they mean.
 
-* masks: constant attention masks
+* attention: masks that are constant, scores that were modified
 * patterns: composites that models spell out
 * forward: runs the graph
 * memory_layout: results have eager's strides

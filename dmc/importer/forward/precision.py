@@ -50,7 +50,11 @@ WIDEST = frozenset(
 )
 
 # Composites that stand in the exported graph, and the operations whose types they take.
-_OF_EXPERTS = {"grouped_product": "bmm", "expert_order": "sort", "dispatch": "index_select", "combine": "index_select"}
+_LIKE = {
+    **dict.fromkeys(("grouped_product", "flex_scores"), "bmm"),
+    "expert_order": "sort",
+    **dict.fromkeys(("dispatch", "combine"), "index_select"),
+}
 
 
 def autocast(target: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -58,9 +62,12 @@ def autocast(target: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     if not isinstance(target, OpOverload) or target.namespace not in ("aten", NAMESPACE):
         return args, kwargs
     name = target.overloadpacket.__name__
+    if name == "flex_attend":
+        # Of queries, keys and values; scores that were modified, or what is added to them, stay in f32.
+        return (*autocast(torch.ops.aten.bmm.default, args[:3], {})[0], *args[3:]), kwargs
     if target.namespace == NAMESPACE:
         # Others were matched in the exported graph: their parts include powers, in f32.
-        name = _OF_EXPERTS.get(name, "pow")
+        name = _LIKE.get(name, "pow")
     dtype = _chosen_type(name, args, kwargs)
     if dtype is None:
         return args, kwargs
