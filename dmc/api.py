@@ -17,7 +17,6 @@ from dmc.arguments import (
     check_model,
     check_ranks,
     check_settings,
-    check_verifiable,
     precision_named,
     tuning_table,
 )
@@ -174,20 +173,19 @@ def compile_artifact(
 
     `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
     """
-    watched = _watched(progress, observer)
     chosen, kind, mesh = targets(target), precision_named(precision), checked_mesh(mesh, plan)
     check_settings(executor, memory_cap, evaluation)
-    check_meaning(loss, example, seed)
     examples, counts, evaluated = check_examples(example, accumulate, evaluation, evaluation_example)
     check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     settings = Settings(target, machine, memory_cap or 0, executor, tuning_table(tuning, chosen))
-    check_model(model, loss)
-    check_verifiable(model, verify)
+    check_meaning(loss, example, seed)
+    check_model(model, loss, verify)
     forget(model)
     _check_early(model, loss, plan, machine, chosen if ":" in target else ())
-    request = Request.of(model, loss, optimizer, examples[0], kind, counts[0], seed)
-    requests, beside = request.with_examples(examples, counts), request.with_examples(evaluated, [1] * len(evaluated))
+    request = Request.of(model, loss, optimizer, None, kind, 1, seed)
+    requests, beside = request.with_examples(examples, counts), request.with_examples(evaluated)
+    watched = _watched(progress, observer)
     with watched as seen, using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
         _note_mode(model, seen)
         dialect.load(context)

@@ -23,9 +23,10 @@ from dmc.program.tuning import Table
 from dmc.target import CUDA, Target
 
 
-def check_model(model: Any, loss: Any) -> None:
+def check_model(model: Any, loss: Any, verify: bool | None = None) -> None:
     """Raises ImportFailure for a model that is no module, or is one of TorchScript, and for a module, of the model or
-    the loss, that has to run before its parameters have a shape."""
+    the loss, that has to run before its parameters have a shape;
+    DmcError where a comparison is asked for of a model without numbers."""
     if not isinstance(model, nn.Module):
         hint = "wrap a function in a class of torch.nn.Module that holds its parameters, and whose `forward` calls it"
         raise ImportFailure("model", f"expected a torch.nn.Module, got {describe(model)}", hint)
@@ -37,6 +38,7 @@ def check_model(model: Any, loss: Any) -> None:
     _check_registered("", model)
     if isinstance(loss, nn.Module):
         _check_registered("loss.", loss)
+    _check_verifiable(model, verify)
 
 
 def _check_kind(place: str, module: nn.Module) -> None:
@@ -141,7 +143,7 @@ def check_seed(seed: Any) -> None:
         raise DmcError("seed", fact, hint="pass an int, such as seed=1")
 
 
-def check_verifiable(model: nn.Module, verify: bool | None) -> None:
+def _check_verifiable(model: nn.Module, verify: bool | None) -> None:
     """Raises DmcError where a comparison with eager is asked for, and the model has no numbers."""
     name = next((name for name, tensor in model.named_parameters() if tensor.is_meta), None)
     if verify and name is not None:

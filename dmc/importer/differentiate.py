@@ -26,10 +26,10 @@ from dmc.importer.capture.registered import carries_gradient
 from dmc.importer.decompositions import constants, conversions, decompositions
 from dmc.importer.forward import patterns
 from dmc.importer.forward.assertions import holding
-from dmc.importer.forward.forward import Forward, Setting
 from dmc.importer.forward.attention.masks import recognise_masks
-from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.forward.attention.scores import recognise_biases
+from dmc.importer.forward.forward import Forward, Setting
+from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.python.calls import add_hook, untraceable
 from dmc.importer.torch_internals import (
     compiled_when_called,

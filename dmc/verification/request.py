@@ -49,9 +49,9 @@ class Request:
         modes = {module: module.training for module in modules}
         return Request(model, loss, optimizer, example, precision, accumulate, seed, modes)
 
-    def with_examples(self, examples: Sequence[Any], counts: Sequence[int]) -> tuple[Request, ...]:
-        """The same for each example, with so many micro-batches."""
-        pairs = zip(examples, counts, strict=True)
+    def with_examples(self, examples: Sequence[Any], counts: Sequence[int] | None = None) -> tuple[Request, ...]:
+        """The same for each example, with so many micro-batches, by default one."""
+        pairs = zip(examples, counts or [1] * len(examples), strict=True)
         return tuple(replace(self, example=each, accumulate=count) for each, count in pairs)
 
     def plan(self) -> optim.Plan:

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.attention.flex_attention import and_masks, create_block_mask, flex_attention, or_masks
+from torch.nn.attention.flex_attention import AuxRequest, and_masks, create_block_mask, flex_attention, or_masks
 from torch.nn.functional import mse_loss
 
-from tests.interpreted import RATE, InterpretedStep
+from dmc import dialect as dm
+from dmc.walk import walk
+from tests.interpreted import RATE, InterpretedStep, assert_refused
 from tests.large import large_unless
 from tests.tolerance import TOLERANCE, assert_losses_close, assert_states_close
 
 BATCH, HEADS, TOKENS, WIDTH, WINDOW, PREFIX, CAP = 2, 4, 12, 8, 3, 4, 2.0
+ONES = torch.ones(HEADS, TOKENS)
 Mask = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
@@ -132,3 +135,56 @@ def test_it_trains_as_with_a_dense_mask(context: Any, case: tuple[str, str]) -> 
     assert_losses_close(losses, expected, TOLERANCE["fp32"])
     found = step.model_state()
     assert_states_close(start, found, {name: eager.state_dict()[name] for name in found}, TOLERANCE["fp32"])
+
+
+@pytest.mark.parametrize(
+    ("score", "fact"),
+    [
+        (lambda s, b, h, i, j: s + torch.arange(4)[h], "calls arange"),
+        (lambda s, b, h, i, j: s - s.amax(), "calls amax"),
+        (lambda s, b, h, i, j: s * s.shape[0], r"reads \.shape"),
+        (lambda s, b, h, i, j: s + ONES[h][i], "more than one element of a tensor"),
+    ],
+)
+def test_what_is_not_of_elements_is_refused(context: Any, score: Any, fact: str) -> None:
+    model = Plain(lambda q: flex_attention(q, q, q, score))
+    assert_refused(context, model, f"the function of scores or of a mask .*{fact}", mse_loss, model.batch())
+
+
+def test_results_beside_the_output_are_refused(context: Any) -> None:
+    model = Plain(lambda q: flex_attention(q, q, q, return_aux=AuxRequest(lse=True))[1].lse)  # pyright: ignore
+    assert_refused(context, model, "gives its output alone", mse_loss, model.batch())
+
+
+class Plain(nn.Module):
+    """Something of queries that are keys and values, too."""
+
+    def __init__(self, attend: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.q, self.attend = nn.Linear(WIDTH, WIDTH), attend
+
+    def forward(self, x: Tensor) -> Any:
+        return self.attend(self.q(x))
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        return (torch.randn(BATCH, HEADS, TOKENS, WIDTH), torch.randn(BATCH, HEADS, TOKENS, WIDTH))
+
+
+@pytest.mark.parametrize(
+    ("mask", "score", "operands"),
+    [
+        ("causal", "plain", []),
+        ("prefix", "plain", [[1, 1, TOKENS, TOKENS]]),
+        ("causal documents", "plain", [[BATCH, 1, TOKENS, TOKENS]]),
+        ("causal documents", "alibi", [[BATCH, HEADS, TOKENS, TOKENS]]),
+    ],
+)
+def test_it_is_attention_with_the_smallest_mask(context: Any, mask: str, score: str, operands: list[list[int]]) -> None:
+    step = InterpretedStep(context, Attention(mask, score, by_hand=False), mse_loss, _batch(0))
+    (attention,) = [
+        op.opview
+        for op in walk(step.module.operation)
+        if isinstance(op.opview, dm.CompositeOp) and op.opview.kind.value == "attention"
+    ]
+    given = [list(each.type.shape) for each in attention.inputs[3:] if len(each.type.shape) == 4]
+    assert given == operands

@@ -197,13 +197,13 @@ def own_operation() -> Any:
     return forward(lambda _, x: torch.ops.dmc_mistakes.doubled(x))  # here
 
 
-@mistake("flex_attention makes a kernel of its own", "scaled_dot_product_attention")
-def attention_by_flex() -> Any:
+@mistake("the function of scores or of a mask calls sum, where it is of one element", "functions of elements")
+def scores_of_several_elements() -> Any:
     from torch.nn.attention.flex_attention import flex_attention
 
     def then(_: Any, x: Tensor) -> Any:
         q = x.reshape(1, 1, *x.shape)
-        return flex_attention(q, q, q)[0, 0]  # here
+        return flex_attention(q, q, q, lambda score, *_: score + score.sum())[0, 0]  # here
 
     return forward(then)
 

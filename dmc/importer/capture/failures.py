@@ -40,11 +40,6 @@ class _Kind:
 
 _KINDS = (
     _Kind(
-        r"FlexAttention|flex_attention",
-        "flex_attention makes a kernel of its own, which cannot be a part of a step",
-        "call torch.nn.functional.scaled_dot_product_attention with attn_mask, a mask or what is added to scores",
-    ),
-    _Kind(
         r"devices, (meta and|\w+ and meta)",
         "computes with a tensor on the device 'meta' that is neither a parameter nor a buffer",
         "make it outside of torch.device('meta'), as a buffer on the CPU, or in `forward`, on the device of an input",
