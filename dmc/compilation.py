@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dmc import pipeline, plans
 from dmc._mlir import ir
+from dmc.analysis.requests.factors import parameter_factors
+from dmc.analysis.requests.heads import with_copies
 from dmc.analysis.requests.keeping import write_keeping
 from dmc.analysis.requests.plan import write_plan
 from dmc.analysis.requests.structure import with_structure
@@ -30,6 +32,7 @@ from dmc.importer.step import ImportedStep, import_step
 from dmc.lowering.ledger import ledger_of
 from dmc.observer import Observer
 from dmc.plans import Plan, Recipe, ResolvedPlan
+from dmc.plans.uneven import Factors
 from dmc.runtime.arrays import placeholder, to_array
 from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, program_name
 from dmc.target import Target, targets
@@ -71,17 +74,18 @@ class Compilation:
         with self.observer.stage(IMPORTED.name):
             imported = _imported(request, context, parts)
             plan, notes = with_structure(self.plan, imported.module)
+            plan, factors, copied = _with_heads(plan, imported, request.accumulate)
             training = {
                 name: _imported_beside(imported, other, name, context, parts)
                 for name, other in self._beside().items()
                 if not name.startswith(EVALUATION)
             }
-        for note in notes:
+        for note in (*notes, *copied):
             self.observer.note(note)
         # All programs are placed alike, since they share the state.
         own = replace(self, plan=plan)
         subjects = {TRAINING: Subject(request, amount_of(imported.module))}
-        step = own._compiled(imported, self.observer, self.dump_dir, request.accumulate)
+        step = own._compiled(imported, self.observer, self.dump_dir, request.accumulate, factors)
         step = replace(step, state=_arrays(imported), unset=imported.unset)
         programs: dict[str, Artifact] = {}
         for name, other in self._beside().items():
@@ -93,7 +97,7 @@ class Compilation:
                 subjects[name] = Subject(other, amount_of(program.module))
                 folder = None if self.dump_dir is None else Path(self.dump_dir) / name
                 # Its stages are not the observer's: this is one more.
-                programs[name] = own._compiled(program, Observer(), folder, other.accumulate)
+                programs[name] = own._compiled(program, Observer(), folder, other.accumulate, factors)
         return replace(step, programs=programs), subjects
 
     def _beside(self) -> Mapping[str, Request]:
@@ -108,18 +112,41 @@ class Compilation:
             yield program_name(EVALUATION, number), replace(request, loss=loss, accumulate=1)
 
     def _compiled(
-        self, imported: ImportedStep, observer: Observer, folder: str | os.PathLike[str] | None, accumulate: int
+        self,
+        imported: ImportedStep,
+        observer: Observer,
+        folder: str | os.PathLike[str] | None,
+        accumulate: int,
+        factors: Mapping[str, Sequence[Factors]],
     ) -> Artifact:
-        """A program without state."""
+        """A program without state. factors: of parameters in the first program, like which all are placed."""
         chosen, signature = targets(self.settings.targets), imported.signature
-        resolved = state_plan(imported, self.plan, accumulate, chosen[0])
+        resolved = state_plan(imported, self.plan, accumulate, chosen[0], factors)
         built = Builder(imported.module, signature, self.settings, observer, folder).build()
         ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
         precision = self.requests[0].precision.value
         return built.artifact("+".join(each.name for each in chosen), precision, (), ledger)
 
 
-def state_plan(imported: ImportedStep, plan: Recipe | None, accumulate: int, machine: Target) -> ResolvedPlan | None:
+def _with_heads(
+    plan: Recipe | None, imported: ImportedStep, accumulate: int
+) -> tuple[Recipe | None, Mapping[str, Sequence[Factors]], tuple[str, ...]]:
+    """The plan with copies of heads where ranks are more; the factors of parameters; and notes."""
+    if not isinstance(plan, Plan):
+        return plan, {}, ()
+    factors, signature = parameter_factors(imported.module), imported.signature
+    tensors = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate).tensors
+    copied, notes = with_copies(plan, tensors, factors)
+    return copied, factors, notes
+
+
+def state_plan(
+    imported: ImportedStep,
+    plan: Recipe | None,
+    accumulate: int,
+    machine: Target,
+    factors: Mapping[str, Sequence[Factors]] | None = None,
+) -> ResolvedPlan | None:
     """Annotates `imported` with what a plan requests; None where that is not about placement."""
     if plan is None:
         return None
@@ -128,7 +155,7 @@ def state_plan(imported: ImportedStep, plan: Recipe | None, accumulate: int, mac
     put_in_host_memory(imported.module, plans.waiting_state(plan.rules, signature.state))
     if not isinstance(plan, Plan):
         return None
-    resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate)
+    resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate, factors)
     write_plan(imported.module, resolved, signature, machine.name)
     return resolved
 

@@ -21,6 +21,7 @@ from dmc.passes.placed.gather_again import GatherAgain
 from dmc.passes.placed.isolate_draws import IsolateDraws
 from dmc.passes.placed.lower_reshard import LowerReshard
 from dmc.passes.placed.narrow_collectives import NarrowCollectives
+from dmc.passes.placed.pad_uneven import PadUneven
 from dmc.passes.placed.partition import Partition
 from dmc.passes.placed.propagate_sharding import PropagateSharding
 from dmc.passes.planned.lower_to_plan import LowerToPlan
@@ -67,6 +68,7 @@ STAGES = (
         PLACED,
         (
             IsolateDraws(),
+            PadUneven(),
             PropagateSharding(),
             Partition(),
             LowerReshard(),

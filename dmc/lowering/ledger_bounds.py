@@ -8,6 +8,7 @@ from math import prod
 from dmc.mesh import Mesh
 from dmc.plans.resolved import ResolvedPlan
 from dmc.plans.tensors import TensorPlan
+from dmc.plans.uneven import local_shape
 from dmc.runtime.movements import Bound
 
 # The recipe names of the rules of `dmc/plans/megatron.py`.
@@ -28,7 +29,7 @@ def _of_tensors(plan: ResolvedPlan, widths: Widths) -> Iterator[Bound]:
     """One per tensor whose gradient is summed over several ranks."""
     for tensor in plan.tensors.values():
         axes = tuple(use.axis for use in tensor.gradient.partial) if tensor.gradient is not None else ()
-        local = tensor.used.placement().local_shape(plan.mesh, tensor.spec.shape)
+        local = local_shape(tensor.spec.shape, tensor.used, plan.mesh, tensor.pads)
         size = prod(local) * widths[tensor.spec.name]
         if plan.mesh.group_size(axes) > 1:
             yield Bound(tensor.spec.name, axes, 2 * _to_others(plan.mesh, axes, size))
@@ -79,7 +80,7 @@ def _matrices(plan: ResolvedPlan) -> dict[tuple[str, str], list[tuple[int, Tenso
 def _tokens(plan: ResolvedPlan) -> int | None:
     """The number of tokens per rank; None unless all inputs are tokens, [batch, length]."""
     inputs = [each for each in plan.inputs.values() if len(each.spec.shape) > 1]
-    shapes = {each.layout.placement().local_shape(plan.mesh, each.spec.shape) for each in inputs}
+    shapes = {local_shape(each.spec.shape, each.layout, plan.mesh, each.pads) for each in inputs}
     are_tokens = all(each.spec.dtype == "i64" for each in inputs)
     return prod(shapes.pop()) if are_tokens and len(shapes) == 1 else None
 

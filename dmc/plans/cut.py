@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dmc.errors import PlanError
-from dmc.mesh import Mesh
 from dmc.plans.layout import AxisUse, Layout
 from dmc.runtime.signature import TensorSpec
 
 
-def cut(layout: Layout, spec: TensorSpec, dim: int, use: AxisUse, mesh: Mesh) -> Layout:
+def cut(layout: Layout, spec: TensorSpec, dim: int, use: AxisUse) -> Layout:
     """`layout` of the tensor `spec` with dimension `dim` (negative: from the end) split by `use` as well.
 
     Requesting the same split twice is one split. Raises PlanError where the dimension does not exist, the axis splits
-    another one, or what earlier splits left is not divisible.
+    another one, or the dimension is not made of the blocks.
     """
     place, rank = f"{spec.name} {list(spec.shape)}", len(spec.shape)
     if not -rank <= dim < rank:
@@ -30,14 +29,7 @@ def cut(layout: Layout, spec: TensorSpec, dim: int, use: AxisUse, mesh: Mesh) ->
                     f"{use.rule}",
                     hint="an axis splits a tensor once; drop one of the rules, or put .replicate(…) between them",
                 )
-    left, ranks = layout.placement().local_shape(mesh, spec.shape)[dim], mesh.axis_size(use.axis)
-    if left % (use.blocks * ranks):
-        blocks = f"{use.blocks} blocks × " if use.blocks > 1 else ""
-        size = f"size {left}" if left == spec.shape[dim] else f"size {spec.shape[dim]}, of which {left} remain,"
-        raise PlanError(
-            place,
-            f"dimension {dim} of {size} is not divisible by {blocks}{use.axis}={ranks}, as {use.rule} requires",
-            hint=f"make it a multiple of {spec.shape[dim] // left * use.blocks * ranks} (by padding), or split another "
-            f"dimension",
-        )
+    if spec.shape[dim] % use.blocks:
+        fact = f"dimension {dim} of size {spec.shape[dim]} is not {use.blocks} equal blocks, as {use.rule} requires"
+        raise PlanError(place, fact, hint="name the number of blocks that are side by side in it")
     return layout.with_split(dim, use)

@@ -3,9 +3,9 @@ others for those of Hugging Face by the names of their layers.
 
 Each attention and MLP is a column-parallel layer, which splits heads or hidden units, and a row-parallel one, whose
 outputs are partial sums. The embedding and the logits are split by vocabulary, and so is the cross entropy between
-them; a vocabulary that is not divisible must be padded. Biases after a row-parallel layer, position embeddings and
-norms are replicated. `sequence_parallel=True` also splits the norms by sequence (Korthikanti et al. 2022,
-arXiv:2205.05198).
+them. Biases after a row-parallel layer, position embeddings and norms are replicated. Heads, hidden units and words
+that are not divisible are padded inside the step; fewer heads of keys and values than ranks are copied.
+`sequence_parallel=True` also splits the norms by sequence (Korthikanti et al. 2022, arXiv:2205.05198).
 
 `nn.Linear` has weights [out, in]: columns are dimension 0. GPT-2's `Conv1D` has [in, out]: columns are dimension 1.
 """

@@ -14,6 +14,7 @@ from dmc.plans.patterns import find
 from dmc.plans.resolved import ResolvedPlan
 from dmc.plans.rules import DataParallel, ExpertParallel, Megatron, Replicate, ReplicateInput, Rule, Shard, ShardInput
 from dmc.plans.tensors import InputPlan, TensorPlan
+from dmc.plans.uneven import Factors, pads_of, units_of
 from dmc.plans.zero import FROZEN, GRADIENT, OPTIMIZER, PARAMETER, is_freed, split_from_stage
 from dmc.runtime.signature import StateSpec, TensorSpec
 
@@ -22,15 +23,21 @@ OWN_ROLES = ("parameter", "frozen", "buffer")  # What a pattern can name; other 
 
 
 def resolve(
-    plan: Plan, state: Iterable[StateSpec], modules: Iterable[str], batch: Iterable[TensorSpec], accumulate: int = 1
+    plan: Plan,
+    state: Iterable[StateSpec],
+    modules: Iterable[str],
+    batch: Iterable[TensorSpec],
+    accumulate: int = 1,
+    factors: Mapping[str, Sequence[Factors]] | None = None,
 ) -> ResolvedPlan:
     """Applies `plan` to a model.
 
     state: the state tensors of its step (`Signature.state`) with global shapes. modules: the paths of its modules.
     batch: its inputs, with the whole batch of all ranks and micro-batches. accumulate: the number of micro-batches.
+    factors: of the dimensions of parameters, by name, such as heads and their elements.
 
     Raises PlanError for a pattern that matches nothing, an axis used twice in a tensor, a dimension that does not
-    exist, and a dimension or batch that is not divisible.
+    exist, one that is not made of the blocks, and a batch that is not divisible into micro-batches.
     """
     assert not any(isinstance(rule, Megatron) for rule in plan.rules), "stands for rules that depend on the model"
     specs = {spec.name: spec for spec in state if spec.role in OWN_ROLES}
@@ -39,7 +46,7 @@ def resolve(
     return ResolvedPlan(
         mesh=plan.mesh,
         accumulate=accumulate,
-        tensors=_tensors(plan, specs, unmatched),
+        tensors=_tensors(plan, specs, unmatched, factors or {}),
         inputs=_inputs(plan, inputs, accumulate),
         activations=constrain(plan.rules, list(modules), unmatched),
         unmatched=tuple(str(rule) for rule in plan.rules if rule in unmatched),
@@ -64,7 +71,9 @@ def data_parts(plan: Recipe | None) -> int:
     return plan.mesh.group_size(rule.axis for rule in plan.rules if isinstance(rule, DataParallel))
 
 
-def _tensors(plan: Plan, specs: Mapping[str, StateSpec], unmatched: list[Rule]) -> dict[str, TensorPlan]:
+def _tensors(
+    plan: Plan, specs: Mapping[str, StateSpec], unmatched: list[Rule], factors: Mapping[str, Sequence[Factors]]
+) -> dict[str, TensorPlan]:
     names: dict[str, tuple[int, ...]] = {}
     owner: dict[str, str] = {}
     for spec in specs.values():
@@ -84,28 +93,33 @@ def _tensors(plan: Plan, specs: Mapping[str, StateSpec], unmatched: list[Rule]) 
                 used[name], kept[name] = replicated(len(specs[name].shape)), str(rule)
             else:
                 use = AxisUse(rule.axis, rule.blocks, str(rule))
-                used[name], kept[name] = cut(used[name], specs[name], rule.dim, use, plan.mesh), ""
+                used[name], kept[name] = cut(used[name], specs[name], rule.dim, use), ""
     data = [rule for rule in plan.rules if isinstance(rule, DataParallel)]
-    return {name: _trained(plan, spec, used[name], data, kept[name]) for name, spec in specs.items()}
+    units = {name: units_of(factors[name], used[name], plan.mesh) if name in factors else () for name in specs}
+    return {name: _trained(plan, spec, used[name], data, kept[name], units[name]) for name, spec in specs.items()}
 
 
-def _trained(plan: Plan, spec: StateSpec, used: Layout, data: Sequence[DataParallel], kept: str) -> TensorPlan:
+def _trained(
+    plan: Plan, spec: StateSpec, used: Layout, data: Sequence[DataParallel], kept: str, units: Sequence[int]
+) -> TensorPlan:
     """What data parallelism and ZeRO do with a tensor that the step uses in layout `used`."""
     if spec.role == "buffer":
-        return TensorPlan(spec, used, used, kept=kept)
+        return TensorPlan(spec, used, used, kept=kept, pads=pads_of(spec.shape, [used], plan.mesh))
 
     def split(stage: int) -> Layout:
-        return split_from_stage(used, spec.shape, plan.mesh, data, stage)
+        return split_from_stage(used, spec.shape, plan.mesh, data, stage, units)
 
     stored = used if kept else split(FROZEN if spec.role == "frozen" else PARAMETER)
     freed = is_freed(stored, used, data)
     if spec.role == "frozen":
-        return TensorPlan(spec, stored, used, kept=kept, is_freed=freed)
+        pads = pads_of(spec.shape, [used, stored], plan.mesh, units)
+        return TensorPlan(spec, stored, used, kept=kept, is_freed=freed, pads=pads)
     own = {use.axis for use in used.splits}
     # Along an axis that splits the tensor itself, each rank's piece meets the data of all ranks.
     partial = tuple(AxisUse(rule.axis, rule=str(rule)) for rule in data if rule.axis not in own)
     gradient, reduced, optimizer = replace(used, partial=partial), split(GRADIENT), split(OPTIMIZER)
-    return TensorPlan(spec, stored, used, gradient, reduced, optimizer, kept, freed)
+    pads = pads_of(spec.shape, [used, stored, reduced, optimizer], plan.mesh, units)
+    return TensorPlan(spec, stored, used, gradient, reduced, optimizer, kept, freed, pads)
 
 
 def _inputs(plan: Plan, specs: Mapping[str, TensorSpec], accumulate: int) -> dict[str, InputPlan]:
@@ -128,9 +142,9 @@ def _inputs(plan: Plan, specs: Mapping[str, TensorSpec], accumulate: int) -> dic
             layout = _batch_layout(plan, spec, data, accumulate)
         for rule in rules_of[name]:
             blocks = accumulate if rule.dim in (0, -len(spec.shape)) else 1
-            layout = cut(layout, spec, rule.dim, AxisUse(rule.axis, blocks, str(rule)), plan.mesh)
+            layout = cut(layout, spec, rule.dim, AxisUse(rule.axis, blocks, str(rule)))
         kept = str(kept_by[name]) if name in kept_by and not rules_of[name] else ""
-        resolved[name] = InputPlan(spec, layout, kept)
+        resolved[name] = InputPlan(spec, layout, kept, pads_of(spec.shape, [layout], plan.mesh))
     return resolved
 
 
@@ -139,15 +153,12 @@ def _batch_layout(plan: Plan, spec: TensorSpec, data: Sequence[DataParallel], ac
 
     Thus micro-batch k of all ranks together is micro-batch k of a single rank.
     """
-    parts = accumulate * plan.mesh.group_size(rule.axis for rule in data)
-    if spec.shape[0] % parts:
-        over = " × ".join(f"{rule.axis}={plan.mesh.axis_size(rule.axis)}" for rule in data) or "one rank"
-        into = f"into accumulate={accumulate} micro-batches over {over}" if accumulate > 1 else f"over {over}"
+    if spec.shape[0] % accumulate:
         raise PlanError(
             f"input '{spec.name}' {list(spec.shape)}",
-            f"a batch of {spec.shape[0]} is not divisible {into}",
-            hint=f"make dimension 0 a multiple of {parts}, or call .replicate_input('{spec.name}') if it has no batch "
-            f"dimension",
+            f"a batch of {spec.shape[0]} is not divisible into accumulate={accumulate} micro-batches",
+            hint=f"make dimension 0 a multiple of {accumulate}, or call .replicate_input('{spec.name}') if it has no "
+            f"batch dimension",
         )
     uses = tuple(AxisUse(rule.axis, accumulate, str(rule)) for rule in data)
     return Layout((uses, *((),) * (len(spec.shape) - 1)))

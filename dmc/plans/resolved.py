@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dmc.mesh import Mesh
+from dmc.placement.pads import Pads
 from dmc.plans.layout import Layout, replicated
 from dmc.plans.table import table
 from dmc.plans.tensors import ActivationPlan, InputPlan, TensorPlan
@@ -40,6 +41,14 @@ class ResolvedPlan:
         if spec.role in ("counter", "seed"):
             return replicated(len(spec.shape))
         return self.tensors[spec.name].stored
+
+    def state_pads(self, spec: StateSpec) -> Pads:
+        """The padding of any state tensor of the compiled step between steps."""
+        if spec.role in ("counter", "seed"):
+            return (None,) * len(spec.shape)
+        owner = self.tensors[spec.name.rpartition(".")[0] if spec.role == "optimizer" else spec.name]
+        is_alike = spec.shape == owner.spec.shape
+        return owner.padding(self.state_layout(spec)) if is_alike else (None,) * len(spec.shape)
 
     def batch_parts(self) -> int:
         """Into how many parts the batch, dimension 0 of the inputs, is split."""

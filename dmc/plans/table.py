@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dmc.mesh import Mesh
 from dmc.plans.layout import Layout
 from dmc.plans.tensors import ActivationPlan, InputPlan, TensorPlan
+from dmc.plans.uneven import local_shape
 
 HEAD = ("name", "shape", "placement", "local shape", "gradient", "optimizer", "rule")
 LEGEND = """\
@@ -24,11 +25,11 @@ def table(
     """One line per parameter and buffer, then per input, then per constraint on an activation, then `notes`."""
     rows: list[tuple[str, ...]] = [HEAD]
     for name, each in tensors.items():
-        local = each.stored.placement().local_shape(mesh, each.spec.shape)
+        local = local_shape(each.spec.shape, each.stored, mesh, each.pads)
         rest = (_layout(each.reduced), _layout(each.optimizer), "; ".join(each.rules) or "no rule")
         rows.append((name, _shape(each.spec.shape), str(each.stored), _shape(local), *rest))
     for name, each in inputs.items():
-        local = each.layout.placement().local_shape(mesh, each.spec.shape)
+        local = local_shape(each.spec.shape, each.layout, mesh, each.pads)
         why = "; ".join(each.rules) or "no rule"
         rows.append((f"input {name}", _shape(each.spec.shape), str(each.layout), _shape(local), "", "", why))
     for each in activations:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from dmc.placement.pads import Pads
 from dmc.plans.layout import AxisUse, Layout
+from dmc.plans.uneven import of_split
 from dmc.runtime.signature import StateSpec, TensorSpec
 
 Side = Literal["input", "output"]
@@ -20,6 +22,7 @@ class TensorPlan:
     it, a partial sum over the data axes. reduced: after the reduction. optimizer: its state, and the update; then
     `stored` again (stage 1 gathers). The last three are None for untrained tensors. kept: the `replicate` rule that
     keeps the tensor whole, or "". is_freed: what is gathered is freed after each pass, and gathered again (stage 3).
+    pads: how dimensions are padded where they are split.
     """
 
     spec: StateSpec
@@ -30,6 +33,11 @@ class TensorPlan:
     optimizer: Layout | None = None
     kept: str = ""
     is_freed: bool = False
+    pads: Pads = ()
+
+    def padding(self, layout: Layout) -> Pads:
+        """The padding of the tensor in one of its layouts."""
+        return of_split(self.pads, layout)
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -40,11 +48,12 @@ class TensorPlan:
 
 @dataclass(frozen=True)
 class InputPlan:
-    """How a batch input is placed on the mesh. `kept`: the `replicate_input` rule that keeps it whole, or ""."""
+    """How a batch input is placed on the mesh, and padded. `kept`: the `replicate_input` rule that keeps it whole."""
 
     spec: TensorSpec
     layout: Layout
     kept: str = ""
+    pads: Pads = ()
 
     @property
     def rules(self) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def check_artifact(artifact: Artifact) -> None:
         if (apart := artifact.job.state_apart(program.job)) is not None:
             facts.append(f"has {apart!r} elsewhere for its {name}")
         other = program.signature
-        split = [spec.name for spec in signature.state if signature.splits_of(spec) != other.splits_of(spec)]
+        split = [spec.name for spec in signature.state if signature.layout_of(spec) != other.layout_of(spec)]
         if split or signature.mesh != other.mesh or program.job.size != artifact.job.size:
             facts.append(f"is split over ranks in another way for its {name}: {', '.join(split)}")
     if sorted(spec.name for spec in signature.controls) != sorted(_CONTROLS):

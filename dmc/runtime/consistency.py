@@ -10,12 +10,14 @@ from typing import Any
 from dmc.errors import DmcError
 from dmc.program.limits import MAX_RANKS
 from dmc.runtime.dtypes import byte_count, describe
-from dmc.runtime.signature import IndexBound, Signature, Splits, StateSpec, TensorSpec, Tree
+from dmc.runtime.signature import IndexBound, Paddings, Signature, Splits, StateSpec, TensorSpec, Tree
 from dmc.runtime.stored_state import state_key
 
 # Deeper than anybody nests inputs; what walks a tree calls itself for each level.
 _DEPTH = 64
 _MOST_BYTES = 1 << 62
+# A dimension of one element may be padded for each rank.
+_MOST_PADDING = MAX_RANKS
 
 
 def misfits(signature: Signature) -> Iterator[str]:
@@ -32,8 +34,11 @@ def misfits(signature: Signature) -> Iterator[str]:
     known = {spec.name: spec for specs in lists.values() for spec in specs}
     for name, splits in signature.splits.items():
         spec, mesh = known.get(name), signature.mesh or {}
-        fact = misfit_of_split(spec.shape, spec.dtype, splits, mesh) if spec else "is not in the signature"
+        padded = signature.paddings.get(name)
+        fact = misfit_of_split(spec.shape, spec.dtype, splits, mesh, padded) if spec else "is not in the signature"
         yield from [f"splits: {name!r} {fact}"] if fact else []
+    alone = sorted({*signature.paddings} - {*signature.splits})
+    yield from (f"paddings: {name!r} is not split" for name in alone)
     inputs = {spec.name: spec for spec in signature.batch}
     yield from (f"bounds: {bound.input!r} {fact}" for bound in signature.bounds for fact in _bound(bound, inputs))
     yield from _trees(signature)
@@ -56,17 +61,32 @@ def _size(spec: TensorSpec) -> Iterator[str]:
         yield "has more bytes than any memory"
 
 
-def misfit_of_split(shape: Sequence[int], dtype: str, splits: Splits, mesh: Mapping[str, int]) -> str:
-    """How a tensor contradicts its type, its shape, or the mesh that it is split over; "" where it does not."""
+def misfit_of_split(
+    shape: Sequence[int], dtype: str, splits: Splits, mesh: Mapping[str, int], paddings: Paddings | None = None
+) -> str:
+    """How a tensor contradicts its type, its shape, its padding, or the mesh that it is split over; "" where it does
+    not."""
     if fact := next(_size(TensorSpec("", dtype, tuple(shape))), ""):
         return fact
     axes = [axis for uses in splits for axis, _ in uses]
     if foreign := sorted({*axes} - {*mesh}):
         return f"is split along {', '.join(foreign)}, which the mesh does not have"
-    is_whole = all(_divides(size, uses, mesh) for size, uses in zip(shape, splits, strict=False))
+    padded = tuple((1, size) for size in shape) if paddings is None else paddings
+    if len(padded) != len(shape) or not all(map(_is_padding, shape, padded)):
+        return f"of shape {tuple(shape)} cannot be padded as {paddings}"
+    sizes = tuple(blocks * wide for blocks, wide in padded)
+    if fact := next(_size(TensorSpec("", dtype, sizes)), ""):
+        return fact
+    is_whole = all(_divides(size, uses, mesh) for size, uses in zip(sizes, splits, strict=False))
     if len(splits) != len(shape) or len({*axes}) < len(axes) or not is_whole:
         return f"of shape {tuple(shape)} cannot be split as {splits}"
     return ""
+
+
+def _is_padding(size: int, padded: tuple[int, int]) -> bool:
+    """Whether blocks of a size are made larger, by less than ranks and what stays together need."""
+    blocks, wide = padded
+    return size % blocks == 0 and size // blocks <= wide <= max(1, size // blocks) * _MOST_PADDING
 
 
 def _divides(size: int, uses: Sequence[tuple[str, int]], mesh: Mapping[str, int]) -> bool:

@@ -4,36 +4,50 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
-from dmc.runtime.signature import Signature, Splits, TensorSpec
+from dmc.runtime.signature import Paddings, Signature, Splits, TensorSpec
 
 Spec = TypeVar("Spec", bound=TensorSpec)
+_Index = tuple[slice, ...] | tuple[np.ndarray, ...]
 
 
 class Spread:
     """Where the elements of one tensor are."""
 
-    def __init__(self, shape: Sequence[int], splits: Splits, mesh: Mapping[str, int]) -> None:
-        """shape: of the whole tensor, which the axes divide. mesh: axis to size, major first."""
+    def __init__(
+        self,
+        shape: Sequence[int],
+        splits: Splits,
+        mesh: Mapping[str, int],
+        paddings: Paddings | None = None,
+        repeats: bool = False,
+    ) -> None:
+        """shape: of the whole tensor, which the axes divide, with its padding. mesh: axis to size, major first.
+
+        repeats: whether padding repeats elements, instead of zeros.
+        """
         self.shape = tuple(shape)
+        padded = paddings or tuple((1, size) for size in shape)
         self.part_shape = tuple(
-            size // math.prod(mesh[axis] for axis, _ in uses) for size, uses in zip(shape, splits, strict=True)
+            blocks * wide // math.prod(mesh[axis] for axis, _ in uses)
+            for (blocks, wide), uses in zip(padded, splits, strict=True)
         )
         self.ranks = range(math.prod(mesh.values()))
         axes = [axis for uses in splits for axis, _ in uses]
-        # For each rank, the index of its part in the whole tensor; none where the tensor is replicated.
-        self._index: list[tuple[slice, ...] | tuple[np.ndarray, ...]] = []
+        # For each rank, the places of its part in the whole tensor; none where the tensor is replicated.
+        self._places: list[_Places] = []
         alike: dict[tuple[int, ...], list[int]] = {}
         for rank, place in enumerate(np.ndindex(*mesh.values())):
             index = dict(zip(mesh, place, strict=True))
             alike.setdefault(tuple(index[axis] for axis in axes), []).append(rank)
             if axes:
-                kept = [_kept(size, uses, mesh, index) for size, uses in zip(shape, splits, strict=True)]
-                self._index.append(_indexing(kept))
+                dims = zip(shape, padded, splits, strict=True)
+                kept = [_kept(_padded(size, *pad), uses, mesh, index) for size, pad, uses in dims]
+                self._places.append(_Places.of(kept, repeats, shape))
         # For each part, the ranks that hold it.
         self.replicas = [tuple(ranks) for ranks in alike.values()]
 
@@ -43,22 +57,26 @@ class Spread:
 
     def part(self, array: np.ndarray, rank: int) -> np.ndarray:
         """A rank's part of the whole tensor; an array of the shape of a part is taken to be that rank's part."""
-        is_part = not self._index or array.shape == self.part_shape
-        return array if is_part else array[self._index[rank]]
+        is_part = not self._places or self.shape != array.shape == self.part_shape
+        return array if is_part else self._places[rank].part(array)
+
+    def held(self, part: np.ndarray, rank: int) -> np.ndarray:
+        """What a rank's part holds of the whole tensor: the part without padding."""
+        return self._places[rank].held(part) if self._places else part
 
     @property
     def is_split(self) -> bool:
         """Whether no rank has the whole tensor."""
-        return bool(self._index)
+        return bool(self._places)
 
     def whole(self, part_of: Callable[[int], np.ndarray]) -> np.ndarray:
         """The tensor whose parts are `part_of(rank)`; of ranks that hold the same part, only the first is asked."""
-        if not self._index:
+        if not self._places:
             return part_of(0)
         parts = {ranks[0]: part_of(ranks[0]) for ranks in self.replicas}
         whole = np.empty(self.shape, parts[0].dtype)
         for rank, part in parts.items():
-            whole[self._index[rank]] = part
+            self._places[rank].put(part, whole)
         return whole
 
 
@@ -77,7 +95,17 @@ class Ranks:
         self.count = math.prod(self._mesh.values())
         self.held = tuple(range(self.count)) if only is None else (only,)
         specs = (*signature.state, *signature.controls, *signature.batch, *signature.outputs)
-        self.spreads = {spec.name: Spread(spec.shape, signature.splits_of(spec), self._mesh) for spec in specs}
+        inputs = {spec.name for spec in signature.batch}
+        self.spreads = {
+            spec.name: Spread(
+                spec.shape,
+                signature.splits_of(spec),
+                self._mesh,
+                signature.paddings.get(spec.name),
+                repeats=spec.name in inputs,
+            )
+            for spec in specs
+        }
         self.linked = signature if signature.mesh is None else self._link(signature)
 
     def scatter(self, specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -115,15 +143,69 @@ class Ranks:
             outputs=tuple(self._each(signature.outputs)),
             mesh=None,
             splits={},
+            paddings={},
         )
 
     def _each(self, specs: Sequence[Spec]) -> Iterator[Spec]:
         return (self.local(spec, rank) for spec in specs for rank in self.held)
 
 
-def _kept(size: int, uses: Sequence[tuple[str, int]], mesh: Mapping[str, int], index: Mapping[str, int]) -> np.ndarray:
-    """The indices along a dimension of `size` that the rank with these coordinates holds, in order."""
-    places = np.arange(size)
+@dataclass(frozen=True)
+class _Places:
+    """The places of a rank's part in a whole tensor.
+
+    taken: an index of the whole tensor. inside: an index of the part: where its elements are that the tensor has; None
+    where that is all of it.
+    """
+
+    shape: tuple[int, ...]
+    taken: _Index
+    inside: _Index | None
+
+    @staticmethod
+    def of(kept: Sequence[np.ndarray], repeats: bool, shape: Sequence[int]) -> _Places:
+        """kept: for each dimension the places, of which those behind its size are padding."""
+        own = tuple(map(len, kept))
+        if all((places < size).all() for places, size in zip(kept, shape, strict=True)):
+            return _Places(own, _indexing(kept), None)
+        if repeats:
+            return _Places(own, _indexing([places % size for places, size in zip(kept, shape, strict=True)]), None)
+        inside = [np.flatnonzero(places < size) for places, size in zip(kept, shape, strict=True)]
+        return _Places(
+            own, _indexing([places[own] for places, own in zip(kept, inside, strict=True)]), _indexing(inside)
+        )
+
+    def part(self, whole: np.ndarray) -> np.ndarray:
+        """The part of a whole tensor."""
+        if self.inside is None:
+            return whole[self.taken]
+        part = np.zeros(self.shape, whole.dtype)
+        part[self.inside] = whole[self.taken]
+        return part
+
+    def put(self, part: np.ndarray, whole: np.ndarray) -> None:
+        """Writes the part into the whole tensor."""
+        whole[self.taken] = self.held(part)
+
+    def held(self, part: np.ndarray) -> np.ndarray:
+        """The part without padding."""
+        return part if self.inside is None else part[self.inside]
+
+
+def _padded(size: int, blocks: int, wide: int) -> np.ndarray:
+    """The places of a dimension's elements; those of padding count on behind its size."""
+    own = size // blocks if blocks else 0
+    if own == wide:
+        return np.arange(size)
+    places = np.arange(blocks)[:, None] * own + np.arange(wide)
+    # Padding repeats the elements of its block from the first on.
+    return np.where(np.arange(wide) < own, places, size + places % size).reshape(-1)
+
+
+def _kept(
+    places: np.ndarray, uses: Sequence[tuple[str, int]], mesh: Mapping[str, int], index: Mapping[str, int]
+) -> np.ndarray:
+    """Of places along a dimension, those that the rank with these coordinates holds, in order."""
     for axis, blocks in uses:
         # Not with -1 for the last dimension, which is undefined for an empty array.
         rest = len(places) // (blocks * mesh[axis])
@@ -131,7 +213,7 @@ def _kept(size: int, uses: Sequence[tuple[str, int]], mesh: Mapping[str, int], i
     return places
 
 
-def _indexing(kept: Sequence[np.ndarray]) -> tuple[slice, ...] | tuple[np.ndarray, ...]:
+def _indexing(kept: Sequence[np.ndarray]) -> _Index:
     """An array index for these places of each dimension: slices, which need no copy, where possible."""
     ranges = [slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0) for places in kept]
     if all(len(places) == each.stop - each.start for places, each in zip(kept, ranges, strict=True)):

@@ -26,6 +26,9 @@ Blocks = Annotated[int, msgspec.Meta(ge=1, le=1 << 32)]
 # left of the dimension is viewed as [blocks, n, rest], with n the size of the axis, and the rank with index i along it
 # has [:, i, :].
 Splits = tuple[tuple[tuple[Axis, Blocks], ...], ...]
+# For each dimension of a tensor that a step pads, its blocks, and the size of each with padding; (1, size) where it has
+# none. What is there of a block stands first in it.
+Paddings = tuple[tuple[Blocks, Count], ...]
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class Signature:
     each parameter group. mesh: axis to number of ranks along it, major first; ranks count row-major. None where the
     step is not for a mesh; otherwise a session takes and returns, for each tensor, one per rank: `<name>@<rank>`
     (`dmc.runtime.ranks`). splits: by name of a state tensor, input or output, how it is split; others are replicated.
+    paddings: by name, how it is padded before it is split, so that the parts are equal.
     bounds: inputs that are read as indices; a call with one out of range is refused.
     """
 
@@ -94,11 +98,16 @@ class Signature:
     learning_rates: tuple[float, ...]
     mesh: Mapping[Axis, AxisSize] | None = None
     splits: Mapping[Name, Splits] = field(default_factory=dict)
+    paddings: Mapping[Name, Paddings] = field(default_factory=dict)
     bounds: tuple[IndexBound, ...] = ()
 
     def splits_of(self, spec: TensorSpec) -> Splits:
         """How a tensor of the step is split, dimension by dimension."""
         return self.splits.get(spec.name, ((),) * len(spec.shape))
+
+    def layout_of(self, spec: TensorSpec) -> tuple[Splits, Paddings | None]:
+        """How a tensor of the step is split, and how it is padded before."""
+        return self.splits_of(spec), self.paddings.get(spec.name)
 
     def to_json(self) -> dict[str, Any]:
         """The signature as plain JSON values."""

@@ -56,7 +56,9 @@ class StepState:
             first, last = self._ranks.held[0], self._ranks.held[-1]
             raise InputError(f"rank {rank}", "is not in this process", hint=f"ranks here are {first} to {last}")
         self._state.check()
-        return states.build(self._state.specs, self._state.parts(rank))
+        held = zip(range(len(self._state.specs)), self._state.parts(rank), strict=True)
+        parts = [self._state.spread(index).held(part, rank) for index, part in held]
+        return states.build(self._state.specs, parts)
 
     def differing_replicas(self) -> tuple[str, ...]:
         """The state tensors whose replicas on two ranks are not bitwise equal; () where all agree."""

@@ -153,6 +153,7 @@ def test_stages_of_zero(zero: int, stored: str, reduced: str, optimizer: str) ->
 
 
 def test_zero_splits_the_first_dimension_that_divides() -> None:
+    """Else the one with the least padding."""
     resolved = resolve(
         dmc.plan(Mesh(dp=4)).data_parallel("dp", zero=3),
         [StateSpec("a", "f32", (6, 8)), StateSpec("b", "f32", (3, 5)), StateSpec("c", "f32", ())],
@@ -162,7 +163,7 @@ def test_zero_splits_the_first_dimension_that_divides() -> None:
     stored = {name: each.stored for name, each in resolved.tensors.items()}
     assert {name: str(layout) for name, layout in stored.items()} == {
         "a": "[-, dp]",
-        "b": "whole",
+        "b": "[dp, -]",
         "c": "whole",
     }
 
@@ -178,7 +179,7 @@ def test_zero_leaves_what_is_not_trained(zero: int, stored: str) -> None:
 
 def test_replicate_keeps_a_parameter_from_stage_three() -> None:
     scale = _resolve(dmc.plan(MESH).replicate("scale").data_parallel("dp", zero=3)).tensors["scale"]
-    assert (str(scale.stored), str(scale.reduced)) == ("whole", "whole")
+    assert (str(scale.stored), str(scale.reduced)) == ("whole", "[dp]")
 
 
 def test_several_axes_of_data() -> None:
@@ -200,7 +201,7 @@ def test_an_axis_that_splits_the_parameter_does_not_sum_its_gradient() -> None:
 def test_layouts_of_the_rest_of_the_state() -> None:
     resolved = _resolve(dmc.plan(MESH).data_parallel("dp", zero=1))
     layouts = {spec.name: str(resolved.state_layout(spec)) for spec in STATE if spec.role in ("optimizer", "counter")}
-    assert layouts == {"scale.exp_avg": "whole", "step": "whole"}
+    assert layouts == {"scale.exp_avg": "[dp]", "step": "whole"}
     assert str(resolved.state_layout(STATE[0])) == "whole"
 
 

@@ -8,4 +8,5 @@
 * composites: of each kind of composite
 * splats: splat tensors: a part of one costs nothing
 * shape_classes: dimensions that change size together
+* factors: dimensions as products
 """

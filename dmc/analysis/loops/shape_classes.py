@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import prod
 
 from dmc._mlir import func, ir
@@ -13,8 +14,8 @@ from dmc.analysis.loops.splats import is_splat
 from dmc.errors import DmcError
 from dmc.walk import walk
 
-# For each dimension of a tensor the number of parts.
-Cuts = tuple[int, ...]
+# For each dimension of a tensor the number of parts; of one that grows, its size over the new one.
+Cuts = tuple[int | Fraction, ...]
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,10 @@ def shrunk(function: func.FuncOp, parts: Mapping[int, Cuts], results: Sequence[C
     Sizes are propagated, not meaning: a sum over a split dimension becomes a sum over the part, and an index into it an
     index into the part. Raises DmcError if an operation requires a dimension's original size.
     """
-    classes = _Classes()
+    classes = Classes()
     (block,) = function.body.blocks
     ops = [view.operation for view in block.operations]
-    every = [_sized(op) for op in ops[:-1] if len(op.results) and not is_splat(op.results[0])]
+    every = [sized(op) for op in ops[:-1] if len(op.results) and not is_splat(op.results[0])]
     for op in every:
         for _, key, dims in op.tensors:
             classes.join(op.op.results[0], key, dims, op.loops)
@@ -81,7 +82,7 @@ def loop_of(op: ir.Operation) -> int | None:
     return ir.IntegerAttr(op.attributes["dim"]).value if op.name == "linalg.index" else None
 
 
-def _join_reads(sized: _Sized, classes: _Classes) -> None:
+def _join_reads(sized: Sized, classes: Classes) -> None:
     """Records the dimensions that the body of an operation reads at all indices of a loop."""
     op = sized.op
     read = captured(op) if len(op.regions) else ()
@@ -95,30 +96,30 @@ def _join_reads(sized: _Sized, classes: _Classes) -> None:
                 classes.unite((value, dim), (op.results[0], "loop", loop))
 
 
-def _gathered(every: Sequence[_Sized], classes: _Classes) -> set[ir.Value]:
+def _gathered(every: Sequence[Sized], classes: Classes) -> set[ir.Value]:
     found: set[ir.Value] = set()
     for sized in every:
         op = sized.op
         reduced = [i for i, loop in enumerate(sized.loops.loops) if loop.kind != PARALLEL]
         read = list(captured(op)) if len(op.regions) else []
-        is_gathered = any(classes.count((op.results[0], "loop", loop)) > 1 for loop in reduced)
+        is_gathered = any(classes.count((op.results[0], "loop", loop)) != 1 for loop in reduced)
         is_gathered |= any(_reads_other_parts(inner, inner.operands[i], op, classes) for inner, i in read)
         if is_gathered or any(value in found for value in (*op.operands, *(inner.operands[i] for inner, i in read))):
             found.update(op.results)
     return found
 
 
-def _reads_other_parts(inner: ir.Operation, read: ir.Value, op: ir.Operation, classes: _Classes) -> bool:
+def _reads_other_parts(inner: ir.Operation, read: ir.Value, op: ir.Operation, classes: Classes) -> bool:
     """Whether `inner`, in the body of `op`, reads a split dimension at indices other than a loop's."""
     places = list(inner.operands)[1:]
     for dim in range(read.type.rank):
         count = classes.count((read, dim))
-        if count > 1 and (inner.name != "tensor.extract" or _loop_parts(places[dim], op, classes) != count):
+        if count != 1 and (inner.name != "tensor.extract" or _loop_parts(places[dim], op, classes) != count):
             return True
     return False
 
 
-def _loop_parts(place: ir.Value, op: ir.Operation, classes: _Classes) -> int:
+def _loop_parts(place: ir.Value, op: ir.Operation, classes: Classes) -> int | Fraction:
     """The number of parts of the loop of `op` whose index is `place`; 1 if it is not a loop index."""
     if isinstance(place.owner, ir.Block) or place.owner.name != "linalg.index":
         return 1
@@ -130,31 +131,34 @@ Key = ir.Value | tuple[ir.Value, int]
 
 
 @dataclass(frozen=True)
-class _Sized:
+class Sized:
+    """An operation with its tensors: the value, its key, and the loops over its dimensions."""
+
     op: ir.Operation
     loops: Loops
     tensors: list[tuple[ir.Value, Key, Dims]]
 
 
-def _sized(op: ir.Operation) -> _Sized:
+def sized(op: ir.Operation) -> Sized:
+    """The tensors of an operation with loops."""
     loops = loops_of(op)
     tensors: list[tuple[ir.Value, Key, Dims]] = []
     for i, (value, dims) in enumerate(zip(op.operands, loops.operands, strict=True)):
         if dims is not None:
             tensors.append((value, (op.results[0], i) if is_splat(value) else value, dims))
     tensors += [(value, value, dims) for value, dims in zip(op.results, loops.results, strict=True)]
-    return _Sized(op, loops, tensors)
+    return Sized(op, loops, tensors)
 
 
 @dataclass
-class _Classes:
+class Classes:
     """Union-find over dimensions and loops. A dimension that joins several loops is the product of their classes.
 
     factors: for such a class, by its root, the loops and their sizes.
     """
 
     parent: dict[object, object] = field(default_factory=dict)
-    parts: dict[object, int] = field(default_factory=dict)
+    parts: dict[object, int | Fraction] = field(default_factory=dict)
     factors: dict[object, list[tuple[object, int]]] = field(default_factory=dict)
 
     def join(self, op: ir.Value, key: Key, dims: Dims, loops: Loops) -> None:
@@ -168,11 +172,13 @@ class _Classes:
                 self.factor((key, dim), every)
 
     def find(self, key: object) -> object:
+        """The key that stands for a class."""
         while (parent := self.parent.get(key, key)) != key:
             self.parent[key] = key = self.parent.get(parent, parent)
         return key
 
     def unite(self, one: object, other: object) -> None:
+        """Makes two classes one."""
         root, onto = self.find(one), self.find(other)
         if root == onto:
             return
@@ -187,22 +193,26 @@ class _Classes:
             for (one, _), (other, _) in zip(known, every, strict=True):
                 self.unite(one, other)
 
-    def cut(self, dim: object, count: int) -> None:
-        if count > 1:
+    def cut(self, dim: object, count: int | Fraction) -> None:
+        """Records the number of parts of a dimension."""
+        if count != 1:
             self.parts[self.find(dim)] = count
 
-    def count(self, key: object) -> int:
+    def count(self, key: object) -> int | Fraction:
+        """The number of parts of a class."""
         root = self.find(key)
         if root in self.parts or root not in self.factors:
             return self.parts.get(root, 1)
         return prod(self.count(factor) for factor, _ in self.factors[root])
 
     def check(self, op: ir.Operation, value: ir.Value, key: Key, dims: Dims) -> None:
+        """Raises DmcError where an operation requires the original size of a dimension."""
         for dim, own in enumerate(dims):
-            if not own and self.count((key, dim)) > 1:
+            if not own and self.count((key, dim)) != 1:
                 raise DmcError(
                     op, f"requires the original size of dimension {dim} of {value.type}", "do not split its results"
                 )
 
     def shape(self, value: ir.Value, key: Key) -> tuple[int, ...]:
+        """The shape of a part of a tensor."""
         return tuple(size // self.count((key, dim)) for dim, size in enumerate(value.type.shape))

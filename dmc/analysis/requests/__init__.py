@@ -2,6 +2,8 @@
 
 * settings: target, machine, memory cap
 * structure: the rules that a plan's `megatron` stands for in one model
+* factors: what the dimensions of parameters are made of
+* heads: copies of heads of keys and values that are fewer than ranks
 * plan: the plan's placements of arguments of `@step`
 * values: the plan's placements of values in `@step`
 * keeping: what is kept for the backward pass by the user's word

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.requests.values import write_pins
 from dmc.analysis.sharding.ends import SHARDING, USED
+from dmc.dialect.paddings import PADS, USED_PADS, pads_attribute
 from dmc.dialect.placements import sharding_of
 from dmc.mesh import Mesh
+from dmc.placement.pads import Pads
 from dmc.placement.placement import Placement
 from dmc.plans import ResolvedPlan
 from dmc.runtime.signature import Signature
@@ -30,13 +34,26 @@ def write_plan(module: ir.Module, plan: ResolvedPlan, signature: Signature, devi
     stored = {spec.name: plan.state_layout(spec).placement() for spec in signature.state}
     stored |= {name: each.layout.placement() for name, each in plan.inputs.items()}
     used = {name: each.used.placement() for name, each in plan.tensors.items()}
+    pads = {spec.name: plan.state_pads(spec) for spec in signature.state}
+    pads |= {name: each.pads for name, each in plan.inputs.items()}
+    read = {name: each.padding(each.used) for name, each in plan.tensors.items()}
     freed = {name for name, each in plan.tensors.items() if each.is_freed}
     step = find_step(module)
     with module.context:
         given = zip(arguments(step), step.arg_attrs, strict=True)
         placed = [_placed(own, stored.get(port.name), used.get(port.name), port.name in freed) for port, own in given]
+        placed = [_padded(own, port.name, pads, read) for port, own in zip(arguments(step), placed, strict=True)]
         step.operation.attributes["arg_attrs"] = ir.ArrayAttr.get(placed)
         write_pins(module, plan, SYMBOL)
+
+
+def _padded(own: ir.DictAttr, name: str, pads: Mapping[str, Pads], read: Mapping[str, Pads]) -> ir.DictAttr:
+    attributes = {each.name: each.attr for each in own}
+    if any(pads.get(name, ())):
+        attributes[PADS] = pads_attribute(pads[name])
+    if read.get(name, pads.get(name)) != pads.get(name):
+        attributes[USED_PADS] = pads_attribute(read[name])
+    return ir.DictAttr.get(attributes)
 
 
 def _declare(module: ir.Module, mesh: Mesh, device: str) -> None:

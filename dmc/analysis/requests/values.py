@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dmc._mlir import func, ir
 from dmc.analysis.labels.updates import gradients
@@ -10,11 +10,10 @@ from dmc.analysis.loops.splats import is_splat
 from dmc.analysis.requests.modules import module_values
 from dmc.analysis.sharding.pins import Pin, state_pins
 from dmc.errors import PlanError
-from dmc.mesh import Mesh
-from dmc.placement.placement import Placement
 from dmc.plans import ResolvedPlan
-from dmc.plans.layout import AxisUse
+from dmc.plans.layout import AxisUse, Layout
 from dmc.plans.tensors import ActivationPlan
+from dmc.plans.uneven import pads_of
 from dmc.step_function import arguments, find_step
 
 
@@ -23,7 +22,7 @@ def write_pins(module: ir.Module, plan: ResolvedPlan, mesh: str) -> None:
 
     Thus a gradient that is a partial sum is reduced and scattered at once, for all its readers: the clipping of its
     norm and the update (Rajbhandari et al. 2020, section 5). Raises PlanError for an activation with fewer dimensions
-    than the plan names, or whose parts would not be equal.
+    than the plan names.
     """
     step = find_step(module)
     pins: dict[ir.Value, Pin] = {}
@@ -42,7 +41,8 @@ def _pin_gradients(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value, P
         # The gradient is already split like the parameter by the way it is computed.
         own = {use.axis for use in tensor.used.splits}
         at = tensor.optimizer.placement()
-        pins[gradient] = Pin(at, plan.mesh.axes, tuple(axis for axis in at.axes if axis not in own))
+        brought = tuple(axis for axis in at.axes if axis not in own)
+        pins[gradient] = Pin(at, plan.mesh.axes, brought, tensor.padding(tensor.optimizer))
 
 
 def _pin_activations(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value, Pin]) -> None:
@@ -55,40 +55,29 @@ def _pin_activations(step: func.FuncOp, plan: ResolvedPlan, pins: dict[ir.Value,
             if isinstance(value.owner, ir.Block):
                 fact = f"is the value at {_where(each)}, but comes from the batch or a loop"
                 raise PlanError(_where(each), fact, "split a batch input with .shard_input(…)")
-            at = _placement(each, value, plan)
-            pin = Pin(at, at.axes, at.axes)
+            pin = _activation_pin(each, value, plan)
             pins[value] = pins[value].and_also(pin) if value in pins else pin
 
 
-def _placement(activation: ActivationPlan, value: ir.Value, plan: ResolvedPlan) -> Placement:
+def _activation_pin(activation: ActivationPlan, value: ir.Value, plan: ResolvedPlan) -> Pin:
     shape = ir.RankedTensorType(value.type).shape
-    dims: list[list[str]] = [[] for _ in shape]
-    blocks: dict[str, int] = {}
+    dims: list[tuple[AxisUse, ...]] = [()] * len(shape)
     for asked, uses in activation.dims.items():
         dim = _token_dimension(shape, uses, plan) if asked is None else asked
         if not -len(shape) <= dim < len(shape):
             fact = f"has shape {list(shape)} and no dimension {dim}"
             raise PlanError(_where(activation), fact, "name a dimension that it has, or another module")
-        dims[dim] += [use.axis for use in uses]
-        blocks |= {use.axis: use.blocks for use in uses}
-    placement = Placement(dims, blocks=blocks)
-    _check_divides(activation, placement, plan.mesh, shape)
-    return placement
+        dims[dim] += uses
+    layout = Layout(tuple(dims))
+    at = layout.placement()
+    return Pin(at, at.axes, at.axes, pads_of(shape, [layout], plan.mesh))
 
 
 def _token_dimension(shape: list[int], uses: Sequence[AxisUse], plan: ResolvedPlan) -> int:
-    """The batch where a rank's part of it is divisible, else the sequence."""
-    parts = plan.batch_parts() * plan.mesh.group_size(use.axis for use in uses)
-    return 0 if shape and shape[0] % parts == 0 else 1
-
-
-def _check_divides(plan: ActivationPlan, placement: Placement, mesh: Mesh, shape: list[int]) -> None:
-    try:
-        placement.local_shape(mesh, shape)
-    except PlanError as error:
-        rules: Mapping[str, None] = dict.fromkeys(use.rule for uses in plan.dims.values() for use in uses)
-        fact = f"is {list(shape)}, which {'; '.join(rules)} {error.fact}"
-        raise PlanError(_where(plan), fact, error.hint) from error
+    """The batch where a rank's part of it is divisible, else the sequence, else whichever has less padding."""
+    ranks = plan.mesh.group_size(use.axis for use in uses)
+    parts = [plan.batch_parts() * ranks, ranks]
+    return min(range(2), key=lambda dim: -(-shape[dim] // parts[dim]) * parts[dim] / shape[dim]) if shape[1:] else 0
 
 
 def _where(plan: ActivationPlan) -> str:

@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dmc._mlir import func, ir
+from dmc.dialect.paddings import pads_attribute, pads_in
 from dmc.dialect.placements import placement_of, sharding_of
+from dmc.placement.pads import Pads
 from dmc.placement.placement import Placement
 from dmc.walk import walk
 
@@ -20,11 +22,15 @@ PIN = "dm.pin"
 
 @dataclass(frozen=True)
 class Pin:
-    """`at` holds along the axes `along`; of these, `brought` do not affect how the value is computed."""
+    """`at` holds along the axes `along`; of these, `brought` do not affect how the value is computed.
+
+    pads: the padding without which the parts would not be equal; none for a value that already has it.
+    """
 
     at: Placement
     along: tuple[str, ...]
     brought: tuple[str, ...]
+    pads: Pads = ()
 
     def of(self, made: Placement) -> Placement:
         """The placement in which a value computed in this placement is kept."""
@@ -39,7 +45,9 @@ class Pin:
         along, brought = (
             tuple(dict.fromkeys(pair)) for pair in ((*self.along, *other.along), (*self.brought, *other.brought))
         )
-        return Pin(other.of(self.at), along, brought)
+        none = (None,) * len(self.at.dims)
+        pads = (after or before for before, after in zip(self.pads or none, other.pads or none, strict=True))
+        return Pin(other.of(self.at), along, brought, tuple(pads))
 
 
 def state_pins(pins: Mapping[ir.Value, Pin], mesh: str) -> None:
@@ -62,14 +70,14 @@ def pins_in(function: func.FuncOp) -> dict[ir.Value, Pin]:
 
 
 def _attribute(pin: Pin, mesh: str) -> ir.DictAttr:
-    return ir.DictAttr.get(
-        {"at": sharding_of(pin.at, mesh), "along": _strings(pin.along), "brought": _strings(pin.brought)}
-    )
+    stated = {"at": sharding_of(pin.at, mesh), "along": _strings(pin.along), "brought": _strings(pin.brought)}
+    return ir.DictAttr.get({**stated, "pads": pads_attribute(pin.pads)} if any(pin.pads) else stated)
 
 
 def _pin(attribute: ir.DictAttr) -> Pin:
     along, brought = (tuple(ir.StringAttr(axis).value for axis in attribute[name]) for name in ("along", "brought"))
-    return Pin(placement_of(attribute["at"]), along, brought)
+    pads = pads_in(attribute["pads"]) if "pads" in attribute else ()
+    return Pin(placement_of(attribute["at"]), along, brought, pads)
 
 
 def _strings(words: Sequence[str]) -> ir.ArrayAttr:

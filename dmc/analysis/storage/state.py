@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dmc import dialect as dm
@@ -40,7 +40,7 @@ def join_state(sharing: Sharing, step: func.FuncOp, pairs_of: Callable[[ir.Opera
     buckets = {root: _buckets(sharing.allocation(root)) for root in sharing.roots()}
     for root, changes in _changes(sharing, step).items():
         room = sharing.allocation(root).bytes
-        filled = sum(size for _, size in (change.range for change in changes)) + ALIGNMENT * len(changes)
+        filled = sum(change.range[1] + _gap(change.new) for change in changes)
         if filled < room or not _is_safe(sharing, root, changes, buckets, pairs_of):
             continue
         old, offset = sharing.place_of(changes[0].argument)
@@ -82,14 +82,22 @@ def _changes(sharing: Sharing, step: func.FuncOp) -> dict[int, list[_Change]]:
 
 def _is_rank_dependent(value: ir.Value) -> bool:
     """Whether a value's offset in its storage depends on the rank: all ranks' slots are at the same place."""
+    return any(isinstance(op.opview, dm.AllSliceOp) for op in _views(value))
+
+
+def _gap(value: ir.Value) -> int:
+    """How many bytes between a new value and the next may be nobody's: in a bucket, members are aligned."""
+    return ALIGNMENT if any(isinstance(op.opview, dm.UnpackOp) for op in _views(value)) else 0
+
+
+def _views(value: ir.Value) -> Iterator[ir.Operation]:
+    """Through what a value is seen in its storage."""
     while not isinstance(value.owner, ir.Block):
-        op = value.owner
-        if isinstance(op.opview, dm.AllSliceOp):
-            return True
-        if not (is_view(op) or isinstance(op.opview, dm.WaitOp | dm.UnpackOp)):
-            return False
+        op = value.owner.operation
+        if not (is_view(op) or isinstance(op.opview, dm.WaitOp | dm.UnpackOp | dm.AllSliceOp)):
+            return
+        yield op
         value = op.operands[0]
-    return False
 
 
 def _apart(changes: Iterable[_Change]) -> list[_Change]:

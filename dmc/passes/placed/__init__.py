@@ -1,6 +1,7 @@
 """Form imported → form placed: every value gets a placement on the mesh, and `@step` becomes the program of one rank.
 
 * isolate_draws: the index of a random draw is not fused into its kernel
+* pad_uneven: sizes that ranks do not divide are padded
 * propagate_sharding: the placement of every value
 * partition: `@step` for one rank, with a reshard at each change of placement
 * lower_reshard: reshards become the cheapest collectives

@@ -6,16 +6,16 @@ import sys
 from dataclasses import dataclass
 
 from dmc import dialect as dm
-from dmc._mlir import func, ir
+from dmc._mlir import ir
 from dmc.analysis.sharding.attributes import fixed_in, write
 from dmc.analysis.sharding.decisions import Decision
 from dmc.analysis.sharding.ends import SHARDING, ends_of, find_mesh, has_mesh
 from dmc.analysis.sharding.pins import pins_in
 from dmc.analysis.sharding.propagation import propagate
 from dmc.analysis.sharding.table import table
-from dmc.passes.base import NESTED, Pass, run_passes
+from dmc.passes.base import Pass
+from dmc.passes.shared.opened import decomposition, is_composite, open_composites
 from dmc.step_function import find_step
-from dmc.walk import walk
 
 # Kinds for which inlining would not help: the decomposition also looks up the whole table.
 _STAYS_WHOLE = ("embedding",)
@@ -44,9 +44,9 @@ class PropagateSharding(Pass):
             return
         mesh, _ = find_mesh(module)
         decisions = decide(module)
-        while names := {_decomposition(each.op) for each in decisions if _is_worth_opening(each)}:
+        while names := {decomposition(each.op) for each in decisions if _is_worth_opening(each)}:
             # All of a kind at once: after one that gathers, nothing is split, and the next would not seem worthwhile.
-            _open(module, [op for op in walk(find_step(module)) if _is_composite(op) and _decomposition(op) in names])
+            open_composites(module, find_step(module), names)
             decisions = decide(module)
         if self.table:
             print(table(decisions), file=sys.stderr)
@@ -64,7 +64,7 @@ def decide(module: ir.Module) -> tuple[Decision, ...]:
 
 def _is_worth_opening(decision: Decision) -> bool:
     op = decision.op
-    if not _is_composite(op) or SHARDING in op.attributes:
+    if not is_composite(op) or SHARDING in op.attributes:
         return False
     if ir.StringAttr(op.attributes["kind"]).value in _STAYS_WHOLE:
         return False
@@ -72,29 +72,8 @@ def _is_worth_opening(decision: Decision) -> bool:
     return any(sizes[operand] == max(sizes) for operand, _ in decision.choice.refused)
 
 
-def _is_composite(op: ir.Operation) -> bool:
-    return op.name == dm.CompositeOp.OPERATION_NAME
-
-
-def _decomposition(op: ir.Operation) -> str:
-    return ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
-
-
 def _size(value: ir.Value) -> int:
     size = 1
     for extent in value.type.shape if isinstance(value.type, ir.RankedTensorType) else ():
         size *= extent
     return size
-
-
-def _open(module: ir.Module, composites: list[ir.Operation]) -> None:
-    """Inlines the decompositions of these, in place."""
-    for op in composites:
-        types = [value.type for value in op.results]
-        call = func.CallOp(
-            types, op.attributes["decomposition"], list(op.operands), loc=op.location, ip=ir.InsertionPoint(op)
-        )
-        for old, new in zip(op.results, call.results, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
-    run_passes(module, ("inline{default-pipeline=}",), NESTED)

@@ -7,7 +7,8 @@
 * operands_first: a block in order again
 * kernel_functions: new functions for kernels to run, deduplicated
 * programs: `dmc.program.Program` → `dm.program`
-* smaller_functions: functions on parts of their tensors
+* smaller_functions: functions on parts of their tensors, or on larger ones
+* opened: composites replaced by their decompositions
 * local_ops: attributes of operations and types of functions, for one rank's part
 * splats: splats in other shapes
 * reshapes: builders of reshapes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from math import prod
 
 from dmc._mlir import func, ir
@@ -42,7 +43,7 @@ PLACES = {
 }
 
 
-def scale(op: ir.Operation, parts: Sequence[int]) -> None:
+def scale(op: ir.Operation, parts: Sequence[int | Fraction]) -> None:
     """Makes offsets and sizes along a split dimension local: they are divisible, since it is split in blocks."""
     for name in PLACES[op.name]:
         numbers = list(ir.DenseI64ArrayAttr(op.attributes[name]))

@@ -1,6 +1,8 @@
-"""Functions on parts of their tensors."""
+"""Functions on parts of their tensors, or on larger ones."""
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 from dmc._mlir import func, ir
 from dmc.analysis.loops.shape_classes import Cuts, Shapes, loops_with_index, shrunk
@@ -27,13 +29,13 @@ def shrink(function: func.FuncOp, ends: Ends) -> Shapes:
     return shapes
 
 
-def _counts(op: ir.Operation, shapes: Shapes) -> list[int]:
+def _counts(op: ir.Operation, shapes: Shapes) -> list[int | Fraction]:
     """The number of parts of each dimension of the tensor that `op` indexes."""
     whole = op.operands[0] if op.name == "tensor.extract_slice" else op.results[0]
     after = shapes.values.get(whole)
     if after is None:
         after = next(shape for reader, operand, shape in shapes.splats if reader == op and operand == 0)
-    return [before // size if size else 1 for before, size in zip(whole.type.shape, after, strict=True)]
+    return [Fraction(before, size) if size else 1 for before, size in zip(whole.type.shape, after, strict=True)]
 
 
 def _resize(value: ir.Value, shape: tuple[int, ...]) -> None:

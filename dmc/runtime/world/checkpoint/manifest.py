@@ -24,7 +24,7 @@ from dmc.program.limits import (
 )
 from dmc.runtime.consistency import misfit_of_split
 from dmc.runtime.regular_file import open_regular
-from dmc.runtime.signature import Role, Splits, StateSpec
+from dmc.runtime.signature import Paddings, Role, Splits, StateSpec
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -33,7 +33,7 @@ OTHER = "pass a directory step-…"
 
 
 class Tensor(msgspec.Struct, frozen=True):
-    """The layout of a tensor: its global shape, how it is split, and the shard of each distinct part.
+    """The layout of a tensor: its global shape, how it is split and padded before, and the shard of each distinct part.
 
     role, aliases, transient: as of `dmc.runtime.signature.StateSpec`.
     """
@@ -45,6 +45,7 @@ class Tensor(msgspec.Struct, frozen=True):
     role: Role = "parameter"
     aliases: tuple[Name, ...] = ()
     transient: tuple[Name, ...] = ()
+    paddings: Paddings | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -89,7 +90,7 @@ def _misfit(manifest: Manifest) -> str:
     if twice := sorted({*manifest.tensors} & {*manifest.frozen}):
         return f"holds {twice[0]!r}, and leaves it out"
     for name, tensor in manifest.tensors.items():
-        if fact := misfit_of_split(tensor.shape, tensor.dtype, tensor.splits, manifest.mesh):
+        if fact := misfit_of_split(tensor.shape, tensor.dtype, tensor.splits, manifest.mesh, tensor.paddings):
             return f"{name!r} {fact}"
         parts = math.prod(manifest.mesh[axis] for uses in tensor.splits for axis, _ in uses)
         if len(tensor.shards) != parts or any(shard >= len(manifest.shards) for shard in tensor.shards):
@@ -97,9 +98,9 @@ def _misfit(manifest: Manifest) -> str:
     return ""
 
 
-def layout(spec: StateSpec, splits: Splits, shards: tuple[int, ...]) -> Tensor:
+def layout(spec: StateSpec, splits: Splits, paddings: Paddings | None, shards: tuple[int, ...]) -> Tensor:
     """Of one tensor."""
-    return Tensor(spec.dtype, spec.shape, splits, shards, spec.role, spec.aliases, spec.transient)
+    return Tensor(spec.dtype, spec.shape, splits, shards, spec.role, spec.aliases, spec.transient, paddings)
 
 
 def encoded(manifest: Manifest) -> bytes:

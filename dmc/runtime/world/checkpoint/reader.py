@@ -71,6 +71,6 @@ def _tensors(path: Path, manifest: Manifest, names: Sequence[str]) -> Iterator[n
 
 def _whole_tensor(name: str, manifest: Manifest, shards: Sequence[Shard]) -> np.ndarray:
     tensor = manifest.tensors[name]
-    spread = Spread(tensor.shape, tensor.splits, manifest.mesh)
+    spread = Spread(tensor.shape, tensor.splits, manifest.mesh, tensor.paddings)
     holder = {ranks[0]: shards[shard] for ranks, shard in zip(spread.replicas, tensor.shards, strict=True)}
     return spread.whole(lambda rank: holder[rank].tensor(name, tensor.dtype, spread.part_shape))

@@ -122,7 +122,7 @@ class CheckpointWriter:
             (place / shard_of(rank)).stat()
         specs, shards = self._signature.state, self._shards()
         tensors = {
-            state_key(spec): layout(spec, self._signature.splits_of(spec), each)
+            state_key(spec): layout(spec, *self._signature.layout_of(spec), each)
             for spec, each in zip(specs, shards, strict=True)
         }
         manifest = encoded(Manifest(SCHEMA, step, self._mesh, tuple(digests), tensors, self._frozen))
@@ -144,7 +144,8 @@ class CheckpointWriter:
 
     def _shards(self) -> list[tuple[int, ...]]:
         """For each tensor of the state the ranks that write it, one for each distinct part."""
-        spreads = [Spread(spec.shape, self._signature.splits_of(spec), self._mesh) for spec in self._signature.state]
+        layouts = [(spec.shape, *self._signature.layout_of(spec)) for spec in self._signature.state]
+        spreads = [Spread(shape, splits, self._mesh, paddings) for shape, splits, paddings in layouts]
         # Replicas take turns.
         return [tuple(ranks[index % len(ranks)] for ranks in spread.replicas) for index, spread in enumerate(spreads)]
 
