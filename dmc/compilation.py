@@ -18,7 +18,7 @@ from dmc.analysis.requests.factors import parameter_factors
 from dmc.analysis.requests.heads import with_copies
 from dmc.analysis.requests.keeping import write_keeping
 from dmc.analysis.requests.plan import write_plan
-from dmc.analysis.requests.structure import with_structure
+from dmc.analysis.requests.structure import AnyPlan, with_structure
 from dmc.analysis.storage.fixed import fix_state
 from dmc.analysis.storage.spaces import put_in_host_memory
 from dmc.errors import ImportFailure, StateError
@@ -73,14 +73,13 @@ class Compilation:
         request, parts = self.requests[0], plans.data_parts(self.plan)
         with self.observer.stage(IMPORTED.name):
             imported = _imported(request, context, parts)
-            plan, notes = with_structure(self.plan, imported.module)
-            plan, factors, copied = _with_heads(plan, imported, request.accumulate)
+            plan, factors, notes = arranged(self.plan, imported, request.accumulate)
             training = {
                 name: _imported_beside(imported, other, name, context, parts)
                 for name, other in self._beside().items()
                 if not name.startswith(EVALUATION)
             }
-        for note in (*notes, *copied):
+        for note in notes:
             self.observer.note(note)
         # All programs are placed alike, since they share the state.
         own = replace(self, plan=plan)
@@ -128,10 +127,12 @@ class Compilation:
         return built.artifact("+".join(each.name for each in chosen), precision, (), ledger)
 
 
-def _with_heads(
-    plan: Recipe | None, imported: ImportedStep, accumulate: int
-) -> tuple[Recipe | None, Mapping[str, Sequence[Factors]], tuple[str, ...]]:
-    """The plan with copies of heads where ranks are more; the factors of parameters; and notes."""
+def arranged(
+    plan: AnyPlan, imported: ImportedStep, accumulate: int
+) -> tuple[AnyPlan, Mapping[str, Sequence[Factors]], tuple[str, ...]]:
+    """The plan for one model, with its layers by name and copies of heads that are fewer than ranks; the factors of its
+    parameters; and notes."""
+    plan = with_structure(plan, imported.module)
     if not isinstance(plan, Plan):
         return plan, {}, ()
     factors, signature = parameter_factors(imported.module), imported.signature

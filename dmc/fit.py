@@ -11,11 +11,10 @@ import torch
 
 from dmc import dialect, plans
 from dmc._mlir import ir
-from dmc.analysis.requests.structure import with_structure
 from dmc.api import checked_mesh
 from dmc.arguments import check_meaning, check_model, precision_named
 from dmc.cache import Cache, using
-from dmc.compilation import state_plan
+from dmc.compilation import arranged, state_plan
 from dmc.errors import DmcError, MemoryCapError
 from dmc.executors import Builder, Settings
 from dmc.importer.step import import_step
@@ -166,8 +165,8 @@ def _job(
         dialect.load(context)
         given = optimizer, example, precision_named(precision), accumulate, seed
         imported = import_step(model, loss, *given, context, plans.data_parts(plan))
-        plan = with_structure(plan, imported.module)[0]
-        state_plan(imported, plan, accumulate, chosen[0])
+        plan, factors, _notes = arranged(plan, imported, accumulate)
+        state_plan(imported, plan, accumulate, chosen[0], factors)
         builder = Builder(imported.module, imported.signature, Settings(target, name, cap), Observer())
         return builder.plan().job, name
 

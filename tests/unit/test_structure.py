@@ -119,8 +119,8 @@ def _loss(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(logits.flatten(0, 1), y.flatten())
 
 
-def _expanded(model: nn.Module, context: Any, plan: Any = TP2, accumulate: int = 1) -> tuple[Any, tuple[str, ...]]:
-    """The plan with rules for single tensors, and the notes."""
+def _expanded(model: nn.Module, context: Any, plan: Any = TP2, accumulate: int = 1) -> Any:
+    """The plan with rules for single tensors."""
     x = torch.zeros(4, 8, dtype=torch.long)
     step = import_step(model, _loss, dmc.optim.SGD(lr=0.1), (x, x), Precision.FP32, accumulate, 0, context)
     return with_structure(plan, step.module)
@@ -145,7 +145,7 @@ def test_attention_and_mlps_of_every_kind(context: Any) -> None:
         "again": Transposed(reads_again=True),
         "single": nn.Linear(WIDTH, WIDTH),
     }
-    plan, notes = _expanded(Model(blocks), context, accumulate=2)
+    plan = _expanded(Model(blocks), context, accumulate=2)
     column, row = (0, 1), (1, 1)
     expected = {
         **{f"fused.all.{part}": (0, 3) for part in ("weight", "bias")},
@@ -168,7 +168,6 @@ def test_attention_and_mlps_of_every_kind(context: Any) -> None:
     }
     vocabulary = {"table.weight": column, "head.weight": column, "head.bias": column}
     assert _cuts(plan) == {**{f"blocks.{name}": cut for name, cut in expected.items()}, **vocabulary}
-    assert notes == ()
     assert [str(rule) for rule in plan.rules if not isinstance(rule, Shard)] == [
         'megatron: shard_activation(".head", dim=-1, axis="tp", optional=True)'
     ]
@@ -178,7 +177,7 @@ def test_attention_and_mlps_of_every_kind(context: Any) -> None:
 def test_matrices_of_low_rank_are_split_with_the_layers_beside_them(context: Any, dropout: float) -> None:
     """Not across their rank: that would send as much for next to no work, and leave the layers whole."""
     blocks = {"attention": _adapt(Attention("apart"), dropout), "mlp": _adapt(Gated(), dropout)}
-    plan, _ = _expanded(Model(blocks), context)
+    plan = _expanded(Model(blocks), context)
     columns = [f"attention.{name}" for name in ("one", "two", "three")] + ["mlp.gate", "mlp.up"]
     assert {name.removeprefix("blocks."): cut for name, cut in _cuts(plan).items() if name.startswith("blocks.")} == {
         **{f"{name}.{part}.weight": (0, 1) for name in columns for part in ("layer", "b")},
@@ -187,20 +186,21 @@ def test_matrices_of_low_rank_are_split_with_the_layers_beside_them(context: Any
     }
 
 
-def test_what_does_not_divide_stays_whole(context: Any) -> None:
-    """Four heads are not for three ranks, 33 hidden units and 25 tokens not for two."""
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_what_does_not_divide_is_split_too(context: Any, ranks: int) -> None:
+    """Four heads for three and five ranks, 33 hidden units, 25 tokens."""
     mlp = nn.Sequential(nn.Linear(WIDTH, 33), nn.ReLU(), nn.Linear(33, WIDTH))
     model = Model({"mlp": mlp, "attention": Attention("fused")}, is_tied=True, tokens=25)
-    plan, (note,) = _expanded(model, context)
-    assert set(_cuts(plan)) == {f"blocks.attention.{name}" for name in ("all.weight", "all.bias", "back.weight")}
-    assert note == (
-        'megatron("tp"): the vocabulary of 25 tokens does not split into 2 equal parts, so every rank has the whole; '
-        "pad it to a multiple of 2"
-    )
-    odd = dmc.plan(Mesh(tp=5)).use(dmc.plans.megatron("tp"))
-    message = r"finds no attention or MLP whose heads or hidden units split into 5 equal parts\n  hint: choose a size"
-    with pytest.raises(PlanError, match=message):
-        _expanded(model, context, odd)
+    plan = _expanded(model, context, dmc.plan(Mesh(tp=ranks)).use(dmc.plans.megatron("tp")))
+    layers = {**dict.fromkeys(("attention.all.weight", "attention.all.bias"), (0, 3)), "attention.back.weight": (1, 1)}
+    layers |= {"mlp.0.weight": (0, 1), "mlp.0.bias": (0, 1), "mlp.2.weight": (1, 1)}
+    vocabulary = {"table.weight": (0, 1)}
+    assert _cuts(plan) == {**{f"blocks.{name}": cut for name, cut in layers.items()}, **vocabulary}
+
+
+def test_a_model_without_layers_to_split(context: Any) -> None:
+    with pytest.raises(PlanError, match=r"finds no attention or MLP .* could be split\n  hint: write the rules"):
+        _expanded(Model({"single": nn.LayerNorm(WIDTH)}), context)
 
 
 @pytest.mark.parametrize("name", MEGATRON)
@@ -218,7 +218,7 @@ def test_transformers_are_split_as_by_name(name: str, context: Any) -> None:
         context=context,
     )
     plan = dmc.plan(mesh).use(dmc.plans.zero2("dp"))
-    found, notes = with_structure(plan.use(dmc.plans.megatron("tp")), step.module)
+    found = with_structure(plan.use(dmc.plans.megatron("tp")), step.module)
     own, by_name = (
         resolve(each, step.signature.state, step.modules, step.signature.batch)
         for each in (found, plan.use(MEGATRON[name]("tp")))
@@ -229,4 +229,3 @@ def test_transformers_are_split_as_by_name(name: str, context: Any) -> None:
     assert [(each.module, each.dims) for each in own.activations] == [
         (each.module, each.dims) for each in by_name.activations
     ]
-    assert notes == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ QUERIES: dict[int, Factors] = {
 KEYS: dict[int, Factors] = {1: ((8, WHOLE),), 2: ((2, FREE), (8, WHOLE)), 4: ((4, FREE), (8, WHOLE))}
 
 
-def _pads(size: int, axes: dict[str, int], blocks: int = 1, factors: Factors = ()) -> Pad | None:
+def _pads(size: int, axes: dict[str, Any], blocks: int = 1, factors: Factors = ()) -> Pad | None:
     plan = dmc.plan(Mesh(**axes))
     for axis in axes:
         plan = plan.shard("w", dim=0, axis=axis, blocks=blocks)

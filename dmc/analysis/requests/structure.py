@@ -18,30 +18,36 @@ from dmc.step_function import find_step
 AnyPlan = TypeVar("AnyPlan", bound=Recipe | None)
 
 
-def with_structure(plan: AnyPlan, module: ir.Module) -> tuple[AnyPlan, tuple[str, ...]]:
-    """`plan` with rules for single tensors instead of `megatron`, for the step in form imported; and notes.
+def with_structure(plan: AnyPlan, module: ir.Module) -> AnyPlan:
+    """`plan` with rules for single tensors instead of `megatron`, for the step in form imported.
 
     Raises PlanError where the model has nothing to split.
     """
     if not isinstance(plan, Plan) or not any(isinstance(rule, Megatron) for rule in plan.rules):
-        return plan, ()
-    forward, rules, notes = Forward.of(find_step(module)), list[Rule](), list[str]()
+        return plan
+    forward, rules = Forward.of(find_step(module)), list[Rule]()
     for rule in plan.rules:
         if not isinstance(rule, Megatron):
             rules.append(rule)
             continue
         ranks = plan.mesh.axis_size(rule.axis)
-        mesh = Mesh(**{rule.axis: ranks})  # pyright: ignore[reportArgumentType] - no axis is called "links"
-        pairs, vocabulary = pairs_of(forward, mesh), vocabulary_of(forward, mesh)
+        pairs, vocabulary = _pairs(forward, rule.axis, ranks), vocabulary_of(forward, _mesh(rule.axis, 1))
         if not pairs:
-            raise _nothing(rule, ranks)
+            raise _nothing(rule)
         rules += _of_pairs(rule, pairs)
-        if vocabulary is not None and vocabulary.cuts:
+        if vocabulary is not None:
             rules += _of_vocabulary(rule, vocabulary, pairs)
-        elif vocabulary is not None:
-            fact = f"the vocabulary of {vocabulary.tokens:,} tokens does not split into {ranks} equal parts"
-            notes.append(f"{rule}: {fact}, so every rank has the whole; pad it to a multiple of {ranks}")
-    return replace(plan, rules=tuple(rules)), tuple(notes)
+    return replace(plan, rules=tuple(rules))
+
+
+def _pairs(forward: Forward, axis: str, ranks: int) -> dict[str, Cut]:
+    """The pairs that split into equal parts; where padding splits further ones in the same way, these too."""
+    even, every = (pairs_of(forward, _mesh(axis, size)) for size in (ranks, 1))
+    return every if even.items() <= every.items() else even
+
+
+def _mesh(axis: str, size: int) -> Mesh:
+    return Mesh(**{axis: size})  # pyright: ignore[reportArgumentType] - no axis is called "links"
 
 
 def _of_pairs(rule: Megatron, cuts: dict[str, Cut]) -> Iterator[Rule]:
@@ -56,7 +62,6 @@ def _of_vocabulary(rule: Megatron, vocabulary: Vocabulary, pairs: dict[str, Cut]
         yield ShardActivation(f".{vocabulary.module}", -1, rule.axis, optional=True, recipe=Megatron.verb)
 
 
-def _nothing(rule: Megatron, ranks: int) -> PlanError:
-    fact = f"finds no attention or MLP whose heads or hidden units split into {ranks} equal parts"
-    hint = f"choose a size of '{rule.axis}' that divides the number of heads, or write the rules: .shard(…)"
-    return PlanError(str(rule), fact, hint)
+def _nothing(rule: Megatron) -> PlanError:
+    hint = "write the rules: .shard(…)"
+    return PlanError(str(rule), "finds no attention or MLP whose heads or hidden units could be split", hint)

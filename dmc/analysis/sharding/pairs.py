@@ -32,10 +32,9 @@ Waiting = list[tuple[ir.Value, Placement]]
 class Vocabulary:
     """The classes of a cross entropy that are tokens: as many as an embedding has rows.
 
-    cuts: of the head and of the embeddings; empty where the number of tokens is not divisible. module: of the logits.
+    cuts: of the head and of the embeddings. module: of the logits.
     """
 
-    tokens: int
     cuts: Mapping[str, Cut]
     module: str
 
@@ -67,13 +66,11 @@ def vocabulary_of(forward: Forward, mesh: Mesh) -> Vocabulary | None:
         tokens = ir.RankedTensorType(logits.type).shape[-1]
         if tokens not in tables.values():
             continue
-        if tokens % mesh.size:
-            return Vocabulary(tokens, {}, "")
         region = _Region(forward, mesh)
         placement = Placement([*[()] * (ir.RankedTensorType(logits.type).rank - 1), mesh.axes])
         if region.grow([(logits, placement)]) and region.columns:
             rows = {name: (0, 1) for name, size in tables.items() if size == tokens}
-            return Vocabulary(tokens, {**region.cuts(), **rows}, forward.module(region.columns[-1]))
+            return Vocabulary({**region.cuts(), **rows}, forward.module(region.columns[-1]))
     return None
 
 
