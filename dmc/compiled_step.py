@@ -12,6 +12,7 @@ from torch import nn
 
 from dmc import optim
 from dmc.errors import DmcError, StateError
+from dmc.first_values import initialise
 from dmc.outside import Outside
 from dmc.runtime import state as states
 from dmc.runtime.arrays import are_zeros
@@ -101,6 +102,18 @@ class CompiledStep(Step):
         state = states.build([specs[index] for index in changed], self._state.wholes(changed))
         self._outside.give()
         return _with_tensors(state, _to_tensor)
+
+    def initialise(self, make: Callable[[], nn.Module], seed: int = 0) -> None:
+        """Gives parameters and buffers the numbers with which `make()` makes the model, to train it from scratch.
+
+        make: as `lambda: LlamaForCausalLM(config)`, on the CPU. What it does is recorded without memory, and then done
+        for one tensor after the other, of which each rank keeps its part. Random numbers depend on `seed` and the name
+        of the tensor alone: the bits are the same on every mesh. They are not those of `make()` in eager, where all
+        tensors draw in turn. The rest of the state stays as it is; all ranks call it.
+
+        Raises DmcError, the state unchanged, for a parameter that gets no numbers; StateError for another model.
+        """
+        self._fingerprints |= initialise(self._state, make, seed)
 
     def state_dict(self) -> StateDict:
         """A copy of the state: {"model": tensors by name, "optimizer": by "<parameter>.<slot>", "step", "seed"}.

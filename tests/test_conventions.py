@@ -67,7 +67,7 @@ RANKS = {
     # Passes choose by what lowering makes of a kernel.
     "passes": 5,
     "pipeline": 6,
-    **dict.fromkeys(("executors", "outside"), 7),
+    **dict.fromkeys(("executors", "outside", "first_values"), 7),
     **dict.fromkeys(("verification", "compiled_step"), 8),
     **dict.fromkeys(("arguments", "compilation"), 9),
     "api": 10,
@@ -180,7 +180,17 @@ def _may_import(package: str, target: str) -> bool:
     if package == "runtime":
         return target in ("distribution", "errors", "observer", "program", "proof")
     if target == "runtime":
-        return package in ("executors", "verification", "compilation", "compiled_step", "api", "calibration", "cli")
+        above = (
+            "executors",
+            "verification",
+            "compilation",
+            "compiled_step",
+            "first_values",
+            "api",
+            "calibration",
+            "cli",
+        )
+        return package in above
     if RANKS[package] == RANKS[target] == 0:
         return BASE_ORDER.index(target) < BASE_ORDER.index(package)
     return RANKS[target] < RANKS[package]
