@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from random import Random
 
-from dmc.program import Collective, Command, Job, Launch, Move, Program, Range, accesses
+from dmc.program import Collective, Command, Job, Launch, Move, Program, Range, Slice, Work, accesses
 from tests.mutations.edits import on_all, places, replace, with_command, without
 from tests.mutations.mutators import Change
 
@@ -140,6 +140,34 @@ def launch_another_kernel(job: Job, random: Random) -> Job | None:
         return None
     index, name = random.choice(found)
     return _with_launch(job, index, lambda launch: replace(launch, kernel=name))
+
+
+@_mutator
+def read_the_slice_of_the_first(job: Job, random: Random) -> Job | None:
+    """All ranks read what the first of their class reads."""
+    return _with_slices(job, random, lambda each: ())
+
+
+@_mutator
+def read_slices_of_another_size(job: Job, random: Random) -> Job | None:
+    """The pieces of the ranks are twice as far apart."""
+    return _with_slices(
+        job,
+        random,
+        lambda slices: tuple(
+            replace(each, strides={axis: 2 * stride for axis, stride in each.strides.items()}) for each in slices
+        ),
+    )
+
+
+def _with_slices(job: Job, random: Random, change: Callable[[tuple[Slice, ...]], tuple[Slice, ...]]) -> Job | None:
+    commands = job.classes[0].program.commands
+    found = [(i, each) for i, each in enumerate(commands) if isinstance(each, Work) and each.slices]
+    if not found:
+        return None
+    index, command = random.choice(found)
+    changed = replace(command, slices=change(command.slices))
+    return on_all(job, lambda program: with_command(program, index, changed))
 
 
 @_mutator
