@@ -41,7 +41,7 @@ def measure(layers: int) -> dict[str, float]:
     """Seconds of each pass of the stage that leaves form placed, "total", and "MiB" that the stage adds at its peak."""
     torch.manual_seed(0)
     model = GPT(Shape(vocabulary=VOCABULARY, context=CONTEXT, width=WIDTH, layers=layers))
-    plan = dmc.plan(dmc.Mesh(dp=2, tp=2)).use(plans.zero2("dp")).use(_tensor_parallel())
+    plan = dmc.plan(dmc.Mesh(dp=2, tp=2)).use(plans.zero2("dp")).use(tensor_parallel())
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         optimizer = dmc.optim.AdamW(lr=1e-3, clip_grad_norm=1.0)
@@ -56,7 +56,8 @@ def measure(layers: int) -> dict[str, float]:
     return {**seconds, "total": sum(seconds.values()), "MiB": peak_mib() - before}
 
 
-def _tensor_parallel() -> plans.Recipe:
+def tensor_parallel() -> plans.Recipe:
+    """Splits the products of a GPT."""
     return (
         plans.recipe("gpt")
         .shard("attention.qkv.weight|attention.qkv.bias", dim=0, axis="tp", blocks=3)

@@ -7,8 +7,7 @@ there are. The opposite is not claimed: functions with different numbers may be 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 
@@ -25,35 +24,36 @@ class Unknown(Exception):
     """Of this nothing can be said for all ranks at once."""
 
 
-@dataclass
-class Family:
-    """How values of ranks follow from those of others.
+class Family(Values):
+    """Values of any rank, and how they follow from those of other ranks.
 
     A value at other coordinates is ("at", value, coordinates); one that a rank's own index along axes decides is
     ("chosen", axes, values), with the place of each value as in a reduction.
     """
 
-    mesh: Mesh
-    values: Values
-    _pinned: dict[tuple[int, tuple[tuple[str, int], ...]], int] = field(default_factory=dict)
+    def __init__(self, mesh: Mesh) -> None:
+        super().__init__()
+        self.mesh = mesh
+        self._pinned: dict[tuple[int, tuple[tuple[str, int], ...]], int] = {}
+        self._moved: dict[tuple[str, tuple[str, ...], int, Moving], int] = {}
 
     def at(self, value: int, coordinates: Mapping[str, int]) -> int:
         """The value that the rank has whose coordinates are a rank's own, except for these."""
         pins = tuple((axis, coordinates[axis]) for axis in self.mesh.axes if axis in coordinates)
-        key = (value, tuple((axis, index) for axis, index in pins if axis in self.values.varies(value)))
+        key = (value, tuple((axis, index) for axis, index in pins if axis in self.varies(value)))
         if not key[1]:
             return value
-        if self.values.is_everywhere(value):
+        if self.is_everywhere(value):
             return self._at((value, 0, 0), dict(key[1]))[0]
         if key not in self._pinned:
-            segments = self.values.segments(value, self.values.size(value))
-            self._pinned[key] = self.values.row(self._at(each, dict(key[1])) for each in segments)
+            segments = self.segments(value, self.size(value))
+            self._pinned[key] = self.row(self._at(each, dict(key[1])) for each in segments)
         return self._pinned[key]
 
     def _at(self, segment: Segment, coordinates: Mapping[str, int]) -> Segment:
         whole, first, length = segment
-        pins = {axis: index for axis, index in coordinates.items() if axis in self.values.varies(whole)}
-        how = self.values.how(whole)
+        pins = {axis: index for axis, index in coordinates.items() if axis in self.varies(whole)}
+        how = self.how(whole)
         if not pins:
             return segment
         if how[0] == "chosen" and pins.keys() >= {*how[1]}:
@@ -63,9 +63,9 @@ class Family:
         origin, known = (how[1], dict(how[2])) if how[0] == "at" else (whole, {})
         # What a value at coordinates does not vary along, they have fixed.
         every = tuple(sorted((known | pins).items()))
-        along = self.values.varies(origin) - {axis for axis, _ in every}
-        is_splat = self.values.is_everywhere(origin)
-        return self.values.made(("at", origin, every), self.values.size(origin), is_splat, along=along), first, length
+        along = self.varies(origin) - {axis for axis, _ in every}
+        is_splat = self.is_everywhere(origin)
+        return self.made(("at", origin, every), self.size(origin), is_splat, along=along), first, length
 
     def chosen(self, axes: Sequence[str], members: Sequence[int], size: int) -> int:
         """The one of the values that a rank's index in its group along `axes` names."""
@@ -74,7 +74,7 @@ class Family:
         order = tuple(axis for axis in self.mesh.axes if axis in axes)
         places = product(*(range(self.mesh.axis_size(axis)) for axis in order))
         members = [members[_index(self.mesh, axes, dict(zip(order, place, strict=True)))] for place in places]
-        return self.values.row(self._choice(order, *each) for each in self.values.abreast(members, size))
+        return self.row(self._choice(order, *each) for each in self.abreast(members, size))
 
     def _choice(self, axes: tuple[str, ...], wholes: list[tuple[int, int]], length: int) -> Segment:
         for axis in axes:
@@ -85,13 +85,16 @@ class Family:
                 return self._choice(tuple(each for each in axes if each != axis), [wholes[i] for i in firsts], length)
         if not axes:
             return *wholes[0], length
-        return self.values.elementwise(("chosen", axes), wholes, length, axes)
+        return self.elementwise(("chosen", axes), wholes, length, axes)
 
     def moved(self, kind: str, axes: Sequence[str], value: int, how: Moving) -> int:
         """What a rank receives in a movement of its group along `axes`, in which it sends `value`."""
-        places = [dict(zip(axes, place, strict=True)) for place in product(*map(self._range, axes))]
-        results = delivered(self.values, kind, [self.at(value, place) for place in places], how)
-        return self.chosen(axes, results, received(kind, len(places), how))
+        key = (kind, tuple(axes), value, how)
+        if key not in self._moved:
+            places = [dict(zip(axes, place, strict=True)) for place in product(*map(self._range, axes))]
+            results = delivered(self, kind, [self.at(value, place) for place in places], how)
+            self._moved[key] = self.chosen(axes, results, received(kind, len(places), how))
+        return self._moved[key]
 
     def _range(self, axis: str) -> range:
         return range(self.mesh.axis_size(axis))
@@ -113,10 +116,11 @@ def _index(mesh: Mesh, axes: Sequence[str], coordinates: Mapping[str, int]) -> i
 class AnyRank(Meaning):
     """The meaning of steps for any rank. Raises Unknown where ranks differ in more than slices of values."""
 
-    @cached_property
+    @property
     def family(self) -> Family:
-        """How the ranks' values are related."""
-        return Family(self.mesh, self.values)
+        """The values."""
+        assert isinstance(self.values, Family), "values of any rank are a family"
+        return self.values
 
     @property
     def ranks(self) -> Sequence[int]:

@@ -58,9 +58,9 @@ def holds_for_any_rank(job: Job, dataflow: Dataflow) -> bool:
         return False
     mesh = mesh_of(job)
     try:
-        expected = expected_of(dataflow, mesh, AnyRank)
-        rank = _Rank(job.classes[0].program, expected, Family(mesh, expected.values))
-        _play_any(rank.walk(), Family(mesh, expected.values), {each.name: each.axes for each in job.channels})
+        expected = expected_of(dataflow, mesh, AnyRank, family := Family(mesh))
+        rank = _Rank(job.classes[0].program, expected, family)
+        _play_any(rank.walk(), family, {each.name: each.axes for each in job.channels})
         rank.check_end()
     except (ProofError, Unknown):
         return False

@@ -82,12 +82,14 @@ class Expected:
         return ", ".join(pieces[:_MOST_TOLD]) + (f" and {more} more pieces" if more > 0 else "")
 
 
-def expected_of(dataflow: Dataflow, mesh: Mesh, kind: type[Meaning] = Meaning) -> Expected:
+def expected_of(
+    dataflow: Dataflow, mesh: Mesh, kind: type[Meaning] = Meaning, values: Values | None = None
+) -> Expected:
     """Finds the values of every rank. Raises ProofError if a form's values differ from those of the one before it.
 
     Upstream's canonicalize and cse, dm-chunk-head, dm-pad-classes, dm-merge-products and dm-channels-last are trusted.
     """
-    values = Values()
+    values = values or Values()
     ranks = kind(mesh, values, {}).ranks
     expected = Expected(values, [[] for _ in ranks])
     placed, opened, simplified = (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dmc.mesh import Mesh
 from dmc.program.dataflow import Choice, Moved, Moving, Node, Pointwise, Rows, Step
-from dmc.proof.any_rank import AnyRank
+from dmc.proof.any_rank import AnyRank, Family
 from dmc.proof.meaning import Meaning
 from dmc.proof.values import Values
 
@@ -85,7 +85,7 @@ def test_equal_values_of_any_rank_are_equal_on_each(seed: int) -> None:
     for _ in range(16):
         drawn.draw()
     step = Step((("x", UNIT), ("y", UNIT)), tuple(drawn.nodes), {}, {}, {})
-    (of_any,) = AnyRank(mesh, Values(), {}).of_step(step)
+    (of_any,) = AnyRank(mesh, Family(mesh), {}).of_step(step)
     each = Meaning(mesh, Values(), {}).of_step(step)
     for one, other in combinations(range(len(of_any)), 2):
         if of_any[one] == of_any[other]:
@@ -93,7 +93,7 @@ def test_equal_values_of_any_rank_are_equal_on_each(seed: int) -> None:
 
 
 def _of_any(mesh: Mesh, *nodes: Node) -> list[int]:
-    (held,) = AnyRank(mesh, Values(), {}).of_step(Step((("x", UNIT),), nodes, {}, {}, {}))
+    (held,) = AnyRank(mesh, Family(mesh), {}).of_step(Step((("x", UNIT),), nodes, {}, {}, {}))
     return held
 
 
