@@ -11,7 +11,7 @@ import numpy as np
 from dmc.errors import DmcError
 from dmc.interpreter.dtypes import Array, numpy_type
 from dmc.program import Collective, collectives
-from dmc.program.collectives import COMBINE, MESSAGES, members_of
+from dmc.program.collectives import MESSAGES, members_of
 
 # A movement: its number, its channel, and its members; for a message the sender and the receiver.
 Movement: TypeAlias = tuple[int, str, tuple[int, ...]]
@@ -80,11 +80,4 @@ def _reduce(command: Collective, sources: Sequence[Array]) -> Array:
     if command.reduction is None or command.accumulate is None or sources[0].dtype == np.bool_:
         fact = f"cannot combine elements of {command.dtype} by {command.reduction} in {command.accumulate}"
         raise DmcError(told(command), fact)
-    wide, combine = numpy_type(command.accumulate), COMBINE[command.reduction]
-    with np.errstate(all="ignore"):
-        total = sources[0].astype(wide)
-        for source in sources[1:]:
-            total = combine(total, source.astype(wide))
-        if command.reduction == "mean":
-            total = total / wide.type(len(sources))
-        return total.astype(sources[0].dtype)
+    return collectives.combined(command.reduction, sources, numpy_type(command.accumulate))

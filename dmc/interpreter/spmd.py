@@ -24,7 +24,7 @@ from dmc.interpreter import buckets
 from dmc.interpreter.dtypes import DTYPES
 from dmc.interpreter.tensors import evaluate
 from dmc.mesh import Mesh
-from dmc.program.collectives import COMBINE
+from dmc.program.collectives import combined
 
 Array = NDArray[Any]
 # One rank's values.
@@ -209,13 +209,7 @@ def _permute(op: Any, group: Group) -> list[Array]:
 
 def _combine(op: Any, contributions: Sequence[Array]) -> Array:
     """The reduction of an op, in its type `accumulate` and in rank order."""
-    wide = DTYPES[str(op.accumulate.value)]
-    total = contributions[0].astype(wide)
-    for contribution in contributions[1:]:
-        total = COMBINE[op.reduction.value](total, contribution.astype(wide))
-    if op.reduction.value == "mean":
-        total = np.divide(total, len(contributions), dtype=wide)
-    return total.astype(contributions[0].dtype)
+    return combined(op.reduction.value, contributions, np.dtype(DTYPES[str(op.accumulate.value)]))
 
 
 RULES: dict[str, Callable[[Any, Group], list[Array]]] = {

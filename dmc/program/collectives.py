@@ -17,13 +17,24 @@ from dmc.program.program import Collective
 
 T = TypeVar("T")
 # By reduction, as defined by IEEE 754-2019 and two's complement; a mean is then divided.
-COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
+_COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
     "sum": np.add,
     "mean": np.add,
     "prod": np.multiply,
     "min": np.minimum,
     "max": np.maximum,
 }
+
+
+def combined(reduction: str, values: Sequence[Any], wide: Any) -> Any:
+    """Arrays, reduced elementwise in order, in the type `wide`; of the type that they have."""
+    with np.errstate(all="ignore"):
+        total = values[0].astype(wide)
+        for value in values[1:]:
+            total = _COMBINE[reduction](total, value.astype(wide))
+        if reduction == "mean":
+            total = total / wide.type(len(values))
+        return total.astype(values[0].dtype)
 
 
 @dataclass(frozen=True)

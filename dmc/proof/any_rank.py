@@ -12,6 +12,7 @@ from itertools import product
 from math import prod
 
 from dmc.mesh import Mesh
+from dmc.program.collectives import sizes
 from dmc.program.dataflow import Body, Call, Choice, Local, Moved, Moving, Rows
 from dmc.proof.meaning import Held, Meaning, OnCall, delivered
 from dmc.proof.values import Segment, Values
@@ -93,16 +94,11 @@ class Family(Values):
         if key not in self._moved:
             places = [dict(zip(axes, place, strict=True)) for place in product(*map(self._range, axes))]
             results = delivered(self, kind, [self.at(value, place) for place in places], how)
-            self._moved[key] = self.chosen(axes, results, received(kind, len(places), how))
+            self._moved[key] = self.chosen(axes, results, sizes(kind, len(places), how.size)[1] or 0)
         return self._moved[key]
 
     def _range(self, axis: str) -> range:
         return range(self.mesh.axis_size(axis))
-
-
-def received(kind: str, members: int, how: Moving) -> int:
-    """The bytes that a member receives."""
-    return how.size * members if kind == "all_gather" else how.size // (members if kind == "reduce_scatter" else 1)
 
 
 def _index(mesh: Mesh, axes: Sequence[str], coordinates: Mapping[str, int]) -> int:

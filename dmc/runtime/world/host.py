@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmc.errors import DmcError
-from dmc.program.collectives import COMBINE
+from dmc.program.collectives import combined
 from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.world.store import Store
 
@@ -125,11 +125,4 @@ def _typed(data: bytes, dtype: str) -> Array:
 
 
 def _reduced(values: list[Array], kind: str, dtype: str) -> Array:
-    wide = np.dtype(np.float32) if dtype in _NARROW else values[0].dtype
-    with np.errstate(all="ignore"):
-        total = values[0].astype(wide)
-        for value in values[1:]:
-            total = COMBINE[kind](total, value.astype(wide))
-        if kind == "mean":
-            total = total / wide.type(len(values))
-    return total.astype(values[0].dtype)
+    return combined(kind, values, np.dtype(np.float32) if dtype in _NARROW else values[0].dtype)
