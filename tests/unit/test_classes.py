@@ -49,8 +49,11 @@ TAKEN = Launch(
 SUMMED = Collective(1, "all_reduce", "dp", (0, 2), 0, "f32", 4, PART, SUM, "sum", "f32")
 COMMANDS = (TAKEN, Record(0, 0), Await(1, 0), SUMMED, Record(1, 1), Await(0, 1), Launch(0, "update", (W, SUM), (W,)))
 PROGRAM = Program(
-    *(0, {"device": 768}, (Lane("compute", "compute"), Lane("dp", "comm", "dp"))),
-    *((Slot("w", "parameter", "f32", (16,), W),), COMMANDS),
+    0,
+    {"device": 768},
+    (Lane("compute", "compute"), Lane("dp", "comm", "dp")),
+    (Slot("w", "parameter", "f32", (16,), W),),
+    COMMANDS,
     (
         Buffer("w", "parameter", W, 0, 6),
         Buffer("w", "gradient", PART, 0, 3),
