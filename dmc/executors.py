@@ -150,7 +150,7 @@ class Builder:
         with self.observer.stage("prove"):
             caps: dict[Space, int] = {"device": settings.memory_cap} if settings.memory_cap else {}
             dataflow = recorder.dataflow(module, job)
-            certificate = verify(job, caps, cost_table_hash(machine(settings.machine)), dataflow)
+            certificate = verify(job, caps, cost_table_hash(machine(settings.machine, settings.tuning)), dataflow)
         return Built(forms, with_splits(self.signature, _placed(forms)), job, certificate)
 
     def _coded(self, built: Built) -> Built:

@@ -11,6 +11,7 @@ from dmc.cli.programs import add_option, read_program
 from dmc.cli.simulate_notes import notes
 from dmc.errors import ArtifactError
 from dmc.machine import machine, machine_names
+from dmc.program.tuning import Table
 from dmc.runtime.report import columns
 from dmc.simulator import Simulation, simulate
 from dmc.simulator.summary import summarise
@@ -29,6 +30,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
     names = f"{', '.join(machine_names())}, or a file of dmc calibrate"
     parser.add_argument("--machine", metavar="MACHINE", required=True, help=f"the machine to simulate: {names}")
+    tuned = "a table that dmc tune made on such a device: times of kernels"
+    parser.add_argument("--tuning", type=Path, metavar="FILE", help=tuned)
     more = (
         "simulate this many ranks: groups along the data axis grow, and so do the times of their collectives; what "
         "each rank computes, copies and holds stays as planned, even where ZeRO would split it further"
@@ -48,7 +51,8 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises ArtifactError, and DmcError where the machine cannot run the step."""
     artifact = read_program(arguments.file, arguments.program)
-    simulation = simulate(artifact.job, machine(arguments.machine), arguments.ranks, arguments.axis)
+    table = None if arguments.tuning is None else Table.read(arguments.tuning)
+    simulation = simulate(artifact.job, machine(arguments.machine, table), arguments.ranks, arguments.axis)
     whys = artifact.ledger.whys()
     shown = arguments.show or list(simulation.programs)[:8]
     if unknown := sorted(set(shown) - set(simulation.programs)):

@@ -78,7 +78,8 @@ def _prepare(path: Path, known: Table) -> None:
 
 
 def write_candidates(artifact: Artifact, side: Path, known: Collection[str] = ()) -> Candidates:
-    """Compiles the candidates for the kernels of a step without `known` keys, and writes them to a file."""
+    """Compiles the candidates for the kernels of a step without `known` keys, and writes them to a file. Raises
+    ArtifactError for a step that was written without the texts of its forms."""
     from dmc import dialect
     from dmc._mlir import ir
     from dmc.cache import Cache, using
@@ -86,6 +87,9 @@ def write_candidates(artifact: Artifact, side: Path, known: Collection[str] = ()
     from dmc.lowering.candidates import candidates_of
     from dmc.pipeline import stem
 
+    if stem(PLANNED) not in artifact.ir:
+        hint = "write the step as it was compiled, with `ir`"
+        raise ArtifactError(str(side), "cannot be made: the step was written without the texts of its forms", hint)
     with using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         found = candidates_of(ir.Module.parse(artifact.ir[stem(PLANNED)]), artifact.job, known)

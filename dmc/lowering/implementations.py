@@ -37,11 +37,6 @@ def _table(module: ir.Module) -> Table:
     """The choices that were measured; of several for a kernel, the user's, else those on the machine's device."""
     product = machine(machine_of(module)).device.product
     found = Table()
-    for table in sorted(tables().values(), key=lambda each: _is_of(each, product)):
+    for table in sorted(tables().values(), key=lambda each: each.is_of(product)):
         found = found.joined(table)
     return found.joined(tuning_of(module) or Table())
-
-
-def _is_of(table: Table, product: str) -> bool:
-    """Whether a table was measured on a device that drivers report by names that begin with `product`."""
-    return bool(product) and table.device.startswith(product)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dmc.errors import DmcError
 from dmc.machine.machine import Device, Link, Machine, Measured
-from dmc.program.tuning import Choice, tables
+from dmc.program.tuning import Choice, Table, tables
 
 
 class _Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,13 +36,19 @@ def machine_names() -> tuple[str, ...]:
     return tuple(sorted(file.name.removesuffix(_SUFFIX) for file in (_DATA / "machines").iterdir()))
 
 
-def machine(name: str) -> Machine:
+def machine(name: str, tuning: Table | None = None) -> Machine:
     """The machine of that name, or in the file of that name (`….json`); raises DmcError if there is none.
 
-    Of the machines in `data/`, a device's table of tuned kernels, if it comes with dmc, gives their times.
+    Of the machines in `data/`, a device's table of tuned kernels, if it comes with dmc, gives their times. tuning: a
+    table of `dmc tune`, which gives those of its kernels if it was measured on such a device.
     """
-    if name.endswith(_SUFFIX):
-        return read_machine(Path(name))
+    found = read_machine(Path(name)) if name.endswith(_SUFFIX) else _described(name)
+    if tuning is None or not tuning.is_of(found.device.product):
+        return found
+    return replace(found, device=with_tuned(found.device, tuning.choices))
+
+
+def _described(name: str) -> Machine:
     if name not in machine_names():
         hint = f"use one of {', '.join(machine_names())}, or a file that dmc calibrate wrote (….json)"
         raise DmcError(f"machine '{name}'", "is not described", hint=hint)

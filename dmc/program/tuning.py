@@ -115,6 +115,10 @@ class Table(msgspec.Struct, frozen=True):
         """The union; choices of `other` take precedence."""
         return msgspec.structs.replace(self, choices={**self.choices, **other.choices})
 
+    def is_of(self, product: str) -> bool:
+        """Whether it was measured on a device that drivers report by names that begin with `product`."""
+        return bool(product) and self.device.startswith(product)
+
     def alike(self, keys: Collection[str], labels: Collection[str]) -> Choice | None:
         """What was measured for kernels with one of these `Kernel.key` and these candidates; None if choices differ."""
         found = [each for each in self.choices.values() if each.key in keys and each.us.keys() <= set(labels)]

@@ -16,6 +16,8 @@ from dmc.cli.main import main
 from dmc.cli.simulate_tables import print_summary
 from dmc.machine import cost_table_hash, machine
 from dmc.program import Collective, Command, Job, Move
+from dmc.program.job import types_of
+from dmc.program.tuning import Choice, Table
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.movements import Entry
 from dmc.simulator import simulate
@@ -163,3 +165,18 @@ def test_ranks_that_are_no_numbers(called: Call, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit):
         called("--machine", "h200x4", "--show", "0,x")
     assert "argument --show: '0,x' is not a list of ranks, such as 0,3" in capsys.readouterr().err
+
+
+def test_a_tuning_table_says_how_long_its_kernels_take(called: Call, tmp_path: Path) -> None:
+    job = msgspec.structs.replace(
+        JOB,
+        kernels={name: msgspec.structs.replace(each, implementation="triton") for name, each in JOB.kernels.items()},
+    )
+    kernel = job.kernels["up"]
+    slow = Choice(kernel.name, types_of(kernel.reads, kernel.writes), "slow", {"slow": 1e6})
+    Table({"key": slow}, "NVIDIA H200").write(tmp_path / "h200.tuning.json")
+    tables = ((), ("--tuning", str(tmp_path / "h200.tuning.json")))
+    without, by_table = (
+        json.loads(called("--machine", "h200x4", "--json", *more, job=job)[1])["step_ns"] for more in tables
+    )
+    assert by_table > 1e9 > without

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dmc.errors import ArtifactError
+from dmc.machine import machine
 from dmc.program.tuning import Choice, Table, tables
 
 
@@ -31,6 +32,15 @@ def test_choices_of_the_later_table_go_first() -> None:
     ours, users = (Choice("k", "", label, {label: 1.0}) for label in ("ours", "users"))
     joined = Table({"both": ours, "one": ours}).joined(Table({"both": users, "other": users}))
     assert joined.choices == {"both": users, "one": ours, "other": users}
+
+
+def test_a_table_gives_the_times_of_its_kernels_on_its_own_device() -> None:
+    choice = Choice("matmul_0", "8x8xf32 -> 8x8xf32", "fast", {"fast": 5.0, "slow": 9.0})
+    plain = machine("h100x4")
+    tuned = machine("h100x4", Table({"key": choice}, "NVIDIA H100 80GB HBM3")).device
+    assert tuned.kernels[choice.key].ns == 5e3 * plain.device.sustained.factor
+    assert choice.key not in plain.device.kernels
+    assert machine("h100x4", Table({"key": choice}, "NVIDIA H200")) == plain
 
 
 def test_the_tables_that_come_with_dmc_hold_what_was_measured() -> None:

@@ -2,7 +2,8 @@
 
 `dm.target`: what runs the step ("cpu", "cuda", several joined by "+"). `dm.machine`: the machine for which it is
 scheduled (`dmc.machine`). `dm.memory_cap`: bytes of device memory that a rank may use. `dm.tuning`: the user's tuning
-table, which selects code for a GPU (`dmc.program.tuning`), as JSON: a form does not depend on where files are.
+table as JSON, since a form does not depend on where files are; it selects code for a GPU and says how long that takes
+(`dmc.program.tuning`).
 `dm.ways`: for kernels for which the code generator failed, by name, the way in which it is tried next
 (`dmc.lowering.kernels.WAYS`).
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dmc._mlir import ir
+from dmc.machine import Machine, machine
 from dmc.program.tuning import Table
 
 TARGET, MACHINE, MEMORY_CAP, TUNING = "dm.target", "dm.machine", "dm.memory_cap", "dm.tuning"
@@ -38,6 +40,11 @@ def target_of(module: ir.Module, given: str = "") -> str:
 def machine_of(module: ir.Module, given: str = "") -> str:
     """`given`, the option of a pass, or else the module's, or else this machine."""
     return given or _string(module, MACHINE) or "cpu"
+
+
+def costs_of(module: ir.Module, given: str = "") -> Machine:
+    """The machine of `machine_of`, with the times of the user's tuning table. Raises DmcError if there is none."""
+    return machine(machine_of(module, given), tuning_of(module))
 
 
 def memory_cap_of(module: ir.Module, given: int = 0) -> int:

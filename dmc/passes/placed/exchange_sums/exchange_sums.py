@@ -10,10 +10,10 @@ from typing import Any
 from dmc import dialect as dm
 from dmc._mlir import ir, tensor
 from dmc.analysis.ranks.traffic import meshes_of
-from dmc.analysis.requests.settings import machine_of
+from dmc.analysis.requests.settings import costs_of
 from dmc.dialect.labels import label_of, put_label
 from dmc.dialect.plan import type_bytes
-from dmc.machine import Machine, machine
+from dmc.machine import Machine
 from dmc.machine.collectives import links_of
 from dmc.mesh import Mesh
 from dmc.passes.base import Pass
@@ -54,7 +54,7 @@ class ExchangeSums(Pass):
         sums = [op for op in listed(module.operation) if op.name in _RULES and self._is_large(op)]
         if not sums:
             return
-        meshes, on = meshes_of(module), machine(machine_of(module, self.machine))
+        meshes, on = meshes_of(module), costs_of(module, self.machine)
         exchanged = [op for op in sums if _is_reached(on, *_group(op, meshes))]
         shared = dict.fromkeys(op for op in exchanged if _may_share(op, meshes))
         apart = [op for op in exchanged if op not in shared]

@@ -8,10 +8,9 @@ from functools import reduce
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.requests.settings import machine_of
+from dmc.analysis.requests.settings import costs_of
 from dmc.dialect.labels import Label, label_of, put_kernel_label, put_label
 from dmc.dialect.plan import type_bytes
-from dmc.machine import machine
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.bucket.filling import Filler, Filling
 from dmc.passes.scheduled.bucket.layouts import LAYOUTS, Rows
@@ -60,7 +59,7 @@ class Bucket(Pass):
         members = list(members_of(order))
         times = None
         if self.preserve_overlap:
-            times = BucketTimes(module, order, members, machine(machine_of(module, self.machine)))
+            times = BucketTimes(module, order, members, costs_of(module, self.machine))
         filled = Filler(order, self.bytes, times).fill(members)
         if self.reasons:
             print_table(HEAD, [_row(filling) for filling in filled])

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from dmc._mlir import ir
 from dmc.analysis.memory.plan import plan_memory
 from dmc.analysis.requests.keeping import keeping_of
-from dmc.analysis.requests.settings import machine_of, memory_cap_of
+from dmc.analysis.requests.settings import costs_of, machine_of, memory_cap_of
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.reader import read_tasks
-from dmc.machine import machine
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.keep.choice import choose
 from dmc.passes.scheduled.keep.replay import replay
@@ -71,7 +70,7 @@ class Keep(Pass):
         rewrite(step, again)
 
     def _read(self, module: ir.Module) -> Step:
-        return step_of(read_tasks(module, TaskCosts.of(module, machine(machine_of(module, self.machine)))))
+        return step_of(read_tasks(module, TaskCosts.of(module, costs_of(module, self.machine))))
 
     def _fits(self, module: ir.Module, again: Again, cap: int) -> bool:
         """Whether an order is found under the cap, if these kernels run again."""

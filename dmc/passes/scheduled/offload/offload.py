@@ -8,10 +8,9 @@ from types import NoneType
 
 from dmc._mlir import ir
 from dmc.analysis.requests.keeping import Word, keeping_of, last_word
-from dmc.analysis.requests.settings import machine_of, memory_cap_of
+from dmc.analysis.requests.settings import costs_of, machine_of, memory_cap_of
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.dialect.labels import kernel_label_of
-from dmc.machine import machine
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.offload.choice import Choice
 from dmc.passes.scheduled.offload.copies import visits_of
@@ -51,7 +50,7 @@ class Offload(Pass):
         if not cap and not self.reasons and not any(isinstance(word, rules.Offload) for word in words):
             return
         name = machine_of(module, self.machine)
-        choice = Choice(module, machine(name), name, cap)
+        choice = Choice(module, costs_of(module, name), name, cap)
         graph = choice.graph()
         trips = trips_of(graph)
         requested = chosen = _of(graph, trips, words, rules.Offload)

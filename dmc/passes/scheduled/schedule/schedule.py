@@ -11,13 +11,12 @@ from dmc._mlir import ir
 from dmc.analysis.memory.attributes import write_places
 from dmc.analysis.memory.peak import over_the_cap
 from dmc.analysis.memory.plan import plan_memory
-from dmc.analysis.requests.settings import machine_of, memory_cap_of
+from dmc.analysis.requests.settings import costs_of, memory_cap_of
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.footprint import Footprint, footprint
 from dmc.analysis.tasks.graph import Followers, TaskGraph, check_order
 from dmc.analysis.tasks.reader import read_tasks
 from dmc.analysis.tasks.timeline import Timeline, timeline
-from dmc.machine import machine
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.schedule.list_scheduling import kernel_orders
 from dmc.passes.scheduled.schedule.movements import place_movements
@@ -57,7 +56,7 @@ class Schedule(Pass):
     def run(self, module: ir.Module) -> None:
         """Raises DmcError if no order is found under the cap, and for operations that do not belong to form
         scheduled."""
-        graph = read_tasks(module, TaskCosts.of(module, machine(machine_of(module, self.machine))))
+        graph = read_tasks(module, TaskCosts.of(module, costs_of(module, self.machine)))
         given = _Candidate.of(graph, list(graph.order))
         # The frugal order is where dm-keep begins, over the cap.
         limit = 0 if self.algorithm == "frugal" else memory_cap_of(module, self.memory_cap)
