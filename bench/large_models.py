@@ -15,7 +15,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -71,18 +71,20 @@ def main() -> int:
     """Does what the command line asks for; the exit code of `collect` is 1 where losses differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=("prepare", "run", "collect"))
-    parser.add_argument("directory", type=Path)
+    parser.add_argument("directory", type=Path, help="of `collect`: a file of results")
     parser.add_argument("--plans", nargs="+", choices=tuple(_plans()), default=tuple(_plans()))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS)
     parser.add_argument("--machine", default="h100", help="with one of the GPUs that the plans are for")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
+    if options.mode == "collect":
+        return collect(options.directory)
     options.directory.mkdir(parents=True, exist_ok=True)
     if options.mode == "prepare":
         for name in options.plans:
             prepare(name, options)
         return 0
-    return collect(options.out) if options.mode == "collect" else run(options)
+    return run(options)
 
 
 def prepare(name: str, options: argparse.Namespace) -> None:
@@ -138,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
         torch.cuda.empty_cache()
         if rank == 0:
             print(json.dumps(asdict(result)), flush=True)
-            _add(options.out, result)
+            add(options.out, result)
     return 0
 
 
@@ -180,16 +182,20 @@ def _peer(system: str, rank: int) -> Result:
 
 
 def collect(out: Path) -> int:
-    """Says of each result whether its losses are those of the first, and prints the table."""
+    """Says of each result whether its losses are those of the first of its model, and prints the table."""
     found = [Result(**each) for each in json.loads(out.read_text())["results"]]
-    first = next(each for each in found if each.losses)
-    results = [replace(each, agrees=_agrees(each, first)) for each in found]
+    first = {each.model: each for each in reversed(found) if each.losses}
+    results = [replace(each, agrees=_agrees(each, first[each.model])) for each in found]
     write_record(out, {"results": [asdict(each) for each in results]})
-    base = next(each for each in results if each.plan == "zero2" and each.system == "dmc")
     for each in results:
-        ratio = f"{each.step_ms / base.step_ms:.2f} × ZeRO-2" if each.step_ms else each.failed[:80]
+        base = first[each.model]
+        ratio = f"{each.step_ms / base.step_ms:.2f} × {base.plan}" if each.step_ms else each.failed[:80]
         told = "" if each.predicted_ms is None else f", predicted {each.predicted_ms:.1f}"
-        print(f"{each.system:6} {each.plan:14} {each.step_ms:7.1f} ms{told}, {each.peak_bytes / 1e9:5.1f} GB, {ratio}")
+        rate = f"{1e3 * each.tokens_per_rank / each.step_ms:,.0f} tokens/s a GPU" if each.step_ms else ""
+        print(
+            f"{each.model} {each.system:6} {each.plan:14} {each.step_ms:7.1f} ms{told}, {rate}, "
+            f"{each.peak_bytes / 1e9:5.1f} GB, {ratio}"
+        )
     return 0 if all(each.agrees for each in results if not each.failed) else 1
 
 
@@ -198,11 +204,15 @@ def _agrees(result: Result, other: Result) -> bool:
     return bool(result.losses) and all(abs(a - b) <= TOLERANCE * abs(b) for a, b in pairs)
 
 
-def _add(path: Path, result: Result) -> None:
+def add(path: Path, result: Result) -> None:
     """Adds a result in place of an older one of the same case."""
     known = json.loads(path.read_text())["results"] if path.exists() else []
-    kept = [each for each in known if (each["plan"], each["system"]) != (result.plan, result.system)]
+    kept = [each for each in known if _case(each) != _case(asdict(result))]
     write_record(path, {"results": [*kept, asdict(result)]})
+
+
+def _case(result: Mapping[str, Any]) -> tuple[str, str, str]:
+    return result["model"], result["plan"], result["system"]
 
 
 if __name__ == "__main__":
