@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -28,8 +30,10 @@ from dmc.importer.forward import patterns
 from dmc.importer.forward.assertions import holding
 from dmc.importer.forward.attention.masks import recognise_masks
 from dmc.importer.forward.attention.scores import recognise_biases
-from dmc.importer.forward.forward import Forward, Setting
+from dmc.importer.forward.forward import Forward, LayerCall, Setting
 from dmc.importer.forward.random_numbers.randomness import Randomness
+from dmc.importer.layers.calls import calling, expand
+from dmc.importer.layers.outline import outlined
 from dmc.importer.python.calls import add_hook, untraceable
 from dmc.importer.torch_internals import (
     compiled_when_called,
@@ -75,8 +79,11 @@ def differentiate(
     # Users' backward passes and hooks see a micro-batch's gradient as in eager: that of its share of the mean.
     parts = accumulate if capture.calls or any(capture.hooks[name] for name in wanted) else 1
 
+    calls = outlined(capture, mixed, set(indices), partial(trace_functional, capture, decompose=decompose))
+    layers = {each.segment.nodes[0]: each for each in calls}
+
     def step(*flat: Tensor) -> list[Tensor | None]:
-        values, (loss, *aux) = forward_of(capture, flat, trainable, mixed, indices)
+        values, (loss, *aux) = forward_of(capture, flat, trainable, mixed, indices, layers)
         _check_gradients(loss, {name: values[name] for name in names if name not in trainable})
         gradients = _gradients(capture, loss, [values[name] for name in wanted], parts)
         return [loss, *aux, *(values[name] for name in names), *gradients]
@@ -84,7 +91,9 @@ def differentiate(
     state = [_leaf(capture.state[name], name in wanted) for name in names]
     scalars = [torch.zeros([], dtype=torch.int64) for _ in range(2)]
     arguments = [*state, *scalars, *(tensor for _, tensor in capture.batch)]
-    graph = trace_functional(capture, step, arguments, decompose)
+    with calling(calls):
+        graph = trace_functional(capture, step, arguments, decompose)
+    expand(graph, calls)
     check_traced(graph)
     return select(graph, names, wanted)
 
@@ -98,10 +107,15 @@ def arranged(capture: Capture) -> None:
 
 
 def forward_of(
-    capture: Capture, flat: Sequence[Tensor], trainable: frozenset[str], mixed: bool, indices: Unchecked
+    capture: Capture,
+    flat: Sequence[Tensor],
+    trainable: frozenset[str],
+    mixed: bool,
+    indices: Unchecked,
+    layers: Mapping[fx.Node, LayerCall] = MappingProxyType({}),
 ) -> tuple[dict[str, Tensor], list[Tensor]]:
     """Runs forward pass and loss on (state…, seed, counter, batch…): the state afterwards by name; loss and auxiliary
-    outputs. indices: those that the graph must find in range."""
+    outputs. indices: those that the graph must find in range. layers: those that are traced once."""
     names = list(capture.state)
     values = dict(zip(names, flat, strict=False))
     seed, counter, *batch = flat[len(names) :]
@@ -114,7 +128,7 @@ def forward_of(
     read_only |= {name: tensor for (name, _), tensor in zip(capture.batch, batch, strict=True)}
     conditions: list[Any] = []
     random = Randomness(seed, counter, conditions)
-    setting = Setting(random, capture.calls, read_only, conditions, unchecked=indices)
+    setting = Setting(random, capture.calls, read_only, conditions, unchecked=indices, layers=layers)
     forward = Forward(capture.graph, setting, mixed)
     with unmapped_after_errors():
         loss, *others = forward.run(*(values[name] for name in capture.inputs), *batch)
@@ -174,11 +188,15 @@ def trace_functional(
     or in the formulas of gradients. Hooks and functions of users may do anything, and are called once.
     """
     calls_users = bool(capture.calls) or any(capture.hooks.values())
-    if not calls_users and not _writes(capture.graph):
-        graph = trace(function, arguments, decompose)
-        if not _writes(graph):
-            return graph
-    return trace(dispatch_functionalize(function), arguments, decompose)
+    if calls_users or _writes(capture.graph):
+        return trace(dispatch_functionalize(function), arguments, decompose)
+    return trace_pure(function, arguments, decompose)
+
+
+def trace_pure(function: Any, arguments: list[Tensor], decompose: bool = True) -> fx.GraphModule:
+    """The graph of a function that writes nothing itself; formulas of gradients may."""
+    graph = trace(function, arguments, decompose)
+    return trace(dispatch_functionalize(function), arguments, decompose) if _writes(graph) else graph
 
 
 def _writes(graph: fx.GraphModule) -> bool:

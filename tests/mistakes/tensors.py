@@ -109,7 +109,7 @@ def moves_to_a_gpu() -> Any:
     return forward(lambda _, x: x.cuda())  # here
 
 
-@mistake("same device", "name no device")
+@mistake("cuda", "name no device")
 def makes_a_tensor_on_a_gpu() -> Any:
     return forward(lambda _, x: x + torch.ones(FEATURES, device="cuda"))  # here
 

@@ -11,6 +11,7 @@
 * failures: what export raises, told by what the user did
 * experts: those of `transformers`, while a model is exported
 * flex: `flex_attention`, while a model is exported
+* devices: tensors that a model puts on one
 * eager_strides: strides of results while a model is exported
 * doubles: constants of float64 that end in float32
 * checks: what an exported graph may contain

@@ -19,6 +19,7 @@ from torch.fx.proxy import TracerBase
 
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
+from dmc.importer.capture.devices import on_the_cpu
 from dmc.importer.capture.eager_strides import eager_strides
 from dmc.importer.capture.experts import own_experts
 from dmc.importer.capture.failures import OWN, failure
@@ -74,6 +75,7 @@ def _exported(objective: Objective, batch: tuple[torch.Tensor, ...], parts: int)
             warnings.filterwarnings("ignore", "Converting a tensor with requires_grad=True to a scalar")
             watch = objective.seen.watch
             with (
+                on_the_cpu(),
                 eager_strides(),
                 own_experts(parts),
                 own_flex_attention() as used,

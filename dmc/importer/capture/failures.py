@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from dmc.errors import ImportFailure
 from dmc.importer import advice, origin
+from dmc.importer.capture.devices import NAME_NONE
 from dmc.importer.capture.objective import MODEL, Objective
 from dmc.importer.python.known import KnownValues
 
@@ -47,8 +48,7 @@ _KINDS = (
     _Kind(
         r"same device|not linked with support for|not compiled with CUDA|NVIDIA driver|No CUDA GPUs",
         "{message}",
-        "name no device in `forward`: make tensors where others are (device=x.device); where a step runs is decided by "
-        'dmc.compile(…, target="cuda") of a model and a batch on the CPU',
+        NAME_NONE,
     ),
     _Kind(
         r"leaf Variable that requires grad",

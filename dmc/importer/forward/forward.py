@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, fx
@@ -35,12 +35,17 @@ from dmc.importer.torch_internals import (
 
 higher_order = torch.ops.higher_order
 
+# (values by node, random numbers) -> the values of a layer's nodes that others read, None for the rest; None where its
+# operations are run one by one.
+LayerCall: TypeAlias = Callable[[Mapping[fx.Node, Any], Randomness], Mapping[fx.Node, Any] | None]
+
 
 @dataclass(frozen=True)
 class Setting:
     """What a run needs besides its tensors. read_only: tensors by name that the graph must not write. conditions:
     what the graph asserts; it adds to them. read: by memory, what gradients may read; it adds to that as well.
-    unchecked: by operation of the graph the indices which it must find in range.
+    unchecked: by operation of the graph the indices which it must find in range. layers: by the first operation of a
+    layer what computes all of it.
     """
 
     random: Randomness
@@ -49,6 +54,7 @@ class Setting:
     conditions: list[Any] = field(default_factory=list[Any])
     read: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
     unchecked: Mapping[fx.Node, tuple[Reading, ...]] = field(default_factory=dict[fx.Node, tuple[Reading, ...]])
+    layers: Mapping[fx.Node, LayerCall] = field(default_factory=dict[fx.Node, "LayerCall"])
 
 
 class Forward(fx.Interpreter):
@@ -59,10 +65,16 @@ class Forward(fx.Interpreter):
         self.setting, self.mixed = setting, mixed
         # What eager's operation returns, of which the types matter.
         self.expected: Any = None
+        # Of layers, until their nodes are reached.
+        self.made: dict[fx.Node, Any] = {}
         self.extra_traceback = False  # Errors name their own place.
 
     def run_node(self, n: fx.Node) -> Any:
         """The result of one operation; its backward operations inherit its origin."""
+        if n in self.setting.layers:
+            self._call_layer(n, self.setting.layers[n])
+        if n in self.made:
+            return self.made.pop(n)
         try:
             self.expected = n.meta.get("val")
             operands = pytree.tree_leaves([self.env[each] for each in n.all_input_nodes])
@@ -90,6 +102,12 @@ class Forward(fx.Interpreter):
         if torch.is_grad_enabled():
             _mark_backward(n, pytree.tree_leaves(result))
         return result
+
+    def _call_layer(self, n: fx.Node, call: LayerCall) -> None:
+        made = call(self.env, self.setting.random)
+        if made is not None:
+            self.made.update(made)
+            _mark_backward(n, made.values())
 
     def _note_reads(self, n: fx.Node, operands: Iterable[Any], result: Any) -> None:
         if n.op == "call_function":

@@ -1,0 +1,25 @@
+"""The layers of a captured model that are traced once each."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from torch import fx
+
+from dmc.importer.capture.capture import Capture
+from dmc.importer.layers.calls import Call, Kind
+from dmc.importer.layers.layer import Tracer
+from dmc.importer.layers.segments import repeated
+from dmc.importer.torch_internals import updates_statistics
+
+
+def outlined(capture: Capture, mixed: bool, others: Set[fx.Node], trace: Tracer) -> list[Call]:
+    """The calls of repeated layers. others: operations that are not part of any.
+
+    A model that runs Python in its step, or writes what its gradients read, is traced operation by operation.
+    """
+    graph = capture.graph.graph
+    if capture.calls or any(updates_statistics(node.target) for node in graph.nodes):
+        return []
+    kinds = repeated(graph, others)
+    return [Call(kind, each) for found in kinds for kind in [Kind(found[0], mixed, trace)] for each in found]
