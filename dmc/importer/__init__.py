@@ -5,6 +5,7 @@
 * python: side effects of Python code that export would lose
 * forward: the exported graph, run with composites in place of what they mean
 * composites: the composites, one file each
+* layers: repeated layers, traced once
 * evaluation: the forward pass in eval mode alone, as a program beside a step
 * differentiate: forward, loss and backward as one graph
 * update: the optimizer as a graph

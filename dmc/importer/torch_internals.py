@@ -260,11 +260,6 @@ def updates_statistics(target: Any) -> bool:
     return target in _UPDATES_STATISTICS
 
 
-def without_modes() -> Any:
-    """A context in which no function is traced: the modes of the tracing around it are off."""
-    return torch.utils._python_dispatch._disable_current_modes()
-
-
 def without_torch_functions() -> Any:
     """A context in which modes do not intercept calls."""
     return torch._C.DisableTorchFunction()

@@ -146,17 +146,16 @@ def _call(node: fx.Node) -> tuple[Any, Any]:
 
 def _copied(node: fx.Node, part: fx.Graph, given: Sequence[fx.Node], call: Call) -> list[fx.Node]:
     """The results of a layer's graph, copied in front of its call."""
-    places, graph = call.places(), node.graph
+    places = call.places()
     arguments = part.find_nodes(op="placeholder")
     copies: dict[fx.Node, fx.Node] = dict(zip(arguments, given, strict=True))
     draws = arguments[len(call.segment.inputs) + RANDOM - 1]
-    with graph.inserting_before(node):
-        for each in part.nodes:
-            if each.op == "call_function":
-                copies[each] = copy = graph.node_copy(each, copies.__getitem__)
-                copy.meta["custom"] = {**(each.meta.get("custom") or {}), origin.META_KEY: _moved(each, places)}
-                if each.args and each.args[0] is draws:
-                    copy.args = _own_draw(copy, call.drawn)
+    operations = [each for each in part.nodes if each.op == "call_function"]
+    with node.graph.inserting_before(node):
+        for each in operations:
+            copies[each] = copy = node.graph.node_copy(each, copies.__getitem__)
+            copy.meta["custom"] = {**(each.meta.get("custom") or {}), origin.META_KEY: _moved(each, places)}
+            copy.args = _own_draw(copy, call.drawn) if draws in each.args else copy.args
     return [copies[each] for each in results_of(part) if each is not None]
 
 

@@ -14,7 +14,7 @@ from dmc.importer.composites.base import LIBRARY, NAMESPACE
 from dmc.importer.forward.forward import Forward, Setting
 from dmc.importer.forward.random_numbers.randomness import MAX_SITES, Randomness
 from dmc.importer.layers.segments import Segment
-from dmc.importer.torch_internals import without_modes, without_torch_functions
+from dmc.importer.torch_internals import untraced
 
 LIBRARY.define("gradient_of(Tensor x) -> Tensor")
 torch.library.register_fake(f"{NAMESPACE}::gradient_of", torch.empty_like, lib=LIBRARY)
@@ -48,7 +48,7 @@ Tracer = Callable[[Callable[..., Any], list[Tensor]], fx.GraphModule]
 def traced(segment: Segment, given: Sequence[Tensor], mixed: bool, trace: Tracer) -> Layer | None:
     """The layer of a segment, for inputs like `given`; None for one that asserts something. Another function may be
     being traced, which does not see this."""
-    with without_modes(), without_torch_functions(), torch.enable_grad():
+    with untraced(), torch.enable_grad():
         return _traced(segment, given, mixed, trace)
 
 
