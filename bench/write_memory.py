@@ -1,7 +1,7 @@
 """The memory that writing a step takes beside its state: `python -m bench.write_memory [MILLIONS]` of parameters.
 
 Prints, in MB, the size of the state, and by how much the resident memory of the process rises at its peak while the
-compiled artifact is written, while a step on the CPU is saved, and while its weights are.
+compiled artifact is written, while a step on the CPU is saved, and while its weights are saved, loaded and made anew.
 """
 
 from __future__ import annotations
@@ -34,10 +34,14 @@ def _rise(do: Callable[[], object]) -> int:
     return _status("VmHWM:") - before
 
 
+def _model(layers: int) -> nn.Module:
+    return nn.Sequential(*(nn.Linear(_WIDTH, _WIDTH, bias=False) for _ in range(layers)))
+
+
 def main() -> int:
     """Prints the table."""
     layers = max(1, int(sys.argv[1]) * 10**6 // _WIDTH**2) if len(sys.argv) > 1 else 12
-    model = nn.Sequential(*(nn.Linear(_WIDTH, _WIDTH, bias=False) for _ in range(layers)))
+    model = _model(layers)
     example = torch.zeros(2, _WIDTH), torch.zeros(2, _WIDTH)
     options: dict[str, Any] = {
         "loss": nn.functional.mse_loss,
@@ -52,7 +56,10 @@ def main() -> int:
         step = CompiledStep(artifact)
         float(step(*example))
         print(f"{'step.save':<16}{_rise(lambda: step.save(path)) / 1e6:>8.0f}", flush=True)
-        print(f"{'save_weights':<16}{_rise(lambda: step.save_weights(folder)) / 1e6:>8.0f}")
+        weights = Path(folder) / "weights"
+        print(f"{'save_weights':<16}{_rise(lambda: step.save_weights(weights)) / 1e6:>8.0f}", flush=True)
+        print(f"{'load_weights':<16}{_rise(lambda: step.load_weights(weights)) / 1e6:>8.0f}", flush=True)
+        print(f"{'initialise':<16}{_rise(lambda: step.initialise(lambda: _model(layers))) / 1e6:>8.0f}")
     return 0
 
 

@@ -166,6 +166,8 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         yield f"learning rates: {', '.join(f'{rate:g}' for rate in rates)}"
     yield f"\nmemory  ({report['parameters']:,} parameters, {len(report['state'])} state tensors)"
     yield from _memory_lines(report["bytes"], report["rank_bytes"])
+    if report["unset"]:
+        yield f"  without weights: {len(report['unset'])} state tensors have no numbers yet (dmc run --weights)"
     yield from (f"  {f'code, {name}':<28} {size_text(size):>12}" for name, size in report["modules"].items())
     for form, counts in report["forms"].items():
         yield from _form_lines(form, counts)

@@ -46,10 +46,7 @@ class HeldState:
         if self.unset:
             named = ", ".join(sorted(self.unset)[:3]) + (", …" if len(self.unset) > 3 else "")
             fact = f"has no weights yet: {len(self.unset)} tensors of its state have no numbers ({named})"
-            hint = (
-                'call step.load_weights("folder"), step.initialise(make_model) or step.load_state_dict({"model": …}); '
-                "dmc run takes --weights"
-            )
+            hint = 'call step.load_weights("folder"), or step.load_state_dict({"model": …}); dmc run takes --weights'
             raise StateError("the step", fact, hint)
 
     def all(self) -> list[np.ndarray]:

@@ -214,3 +214,21 @@ def test_a_profile_is_compared_with_the_prediction(
     out = capsys.readouterr().out
     assert out.startswith("step on cpu: predicted ")
     assert "in training, from step to step: " in out
+
+
+def test_begins_with_the_weights_of_a_folder(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    batches, without = _write(tmp_path / "b.npz", 2), tmp_path / "without.dmc"
+    trained, step = load(path), load(path)
+    step.call_flat(batch(7))
+    step.save_weights(tmp_path / "weights")
+    linear_step.artifact().write(without, weights=False)
+    options = ["--steps", "2", "--batches", str(batches), "--lr", "0.01"]
+    assert main(["run", str(without), *options]) == 1
+    told = capsys.readouterr().err
+    assert "the step: has no weights yet: 4 tensors" in told and "dmc run takes --weights" in told
+    assert main(["run", str(without), *options, "--weights", str(tmp_path / "weights")]) == 0
+    trained.load_weights(tmp_path / "weights")
+    expected = [float(call(trained, batch(number), lr=0.01)[0]) for number in range(2)]
+    assert _losses(capsys.readouterr().out) == pytest.approx(expected, abs=1e-6)
+    assert main(["inspect", str(without)]) == 0
+    assert "without weights: 4 state tensors have no numbers yet" in capsys.readouterr().out

@@ -192,11 +192,12 @@ def test_compile_writes_what_the_function_describes(
 
 
 def test_options_go_before_what_the_function_says(run: Run, module: str, compiler: list[dict[str, Any]]) -> None:
-    options = ("--target", "cpu+cuda", "--executor", "static", "--machine", "h200x4", "--memory-cap", "4kB")
+    options = "--target cpu+cuda --executor static --machine h200x4 --memory-cap 4kB --no-weights".split()
     code, _, err = run("compile", f"{module}:make_step", "-o", "gpt.dmc", *options)
     assert code == 0, err
     asked = {"target": "cpu+cuda", "executor": "static", "machine": "h200x4", "memory_cap": 4000}
     assert {name: compiler[0][name] for name in asked} == asked
+    assert Artifact.read("gpt.dmc").unset == {"weight", "bias", "scale", "seen"}
 
 
 def test_a_table_beside_the_output_is_taken_unless_another_is_named(
