@@ -45,6 +45,7 @@ CONTEXTS = {
     "bench/memory_caps.py": "runs pipelines of passes",
     "bench/memory_picture.py": "runs pipelines of passes",
     "bench/placement_time.py": "times passes one by one",
+    "bench/plan_ranks.py": "times passes one by one",
     "bench/plan_time.py": "times passes one by one",
     "bench/schedules.py": "runs pipelines of passes",
 }
