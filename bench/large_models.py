@@ -184,11 +184,11 @@ def _peer(system: str, rank: int) -> Result:
 def collect(out: Path) -> int:
     """Says of each result whether its losses are those of the first of its model, and prints the table."""
     found = [Result(**each) for each in json.loads(out.read_text())["results"]]
-    first = {each.model: each for each in reversed(found) if each.losses}
-    results = [replace(each, agrees=_agrees(each, first[each.model])) for each in found]
+    first = {(each.model, each.ranks): each for each in reversed(found) if each.losses}
+    results = [replace(each, agrees=_agrees(each, first[each.model, each.ranks])) for each in found]
     write_record(out, {"results": [asdict(each) for each in results]})
     for each in results:
-        base = first[each.model]
+        base = first[each.model, each.ranks]
         ratio = f"{each.step_ms / base.step_ms:.2f} × {base.plan}" if each.step_ms else each.failed[:80]
         told = "" if each.predicted_ms is None else f", predicted {each.predicted_ms:.1f}"
         rate = f"{1e3 * each.tokens_per_rank / each.step_ms:,.0f} tokens/s a GPU" if each.step_ms else ""
@@ -211,8 +211,8 @@ def add(path: Path, result: Result) -> None:
     write_record(path, {"results": [*kept, asdict(result)]})
 
 
-def _case(result: Mapping[str, Any]) -> tuple[str, str, str]:
-    return result["model"], result["plan"], result["system"]
+def _case(result: Mapping[str, Any]) -> tuple[str, str, str, int]:
+    return result["model"], result["plan"], result["system"], result["ranks"]
 
 
 if __name__ == "__main__":

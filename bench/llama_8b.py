@@ -1,4 +1,4 @@
-"""Llama-3-8B on four GPUs, 8,192 tokens each: dmc under ZeRO-3 beside FSDP2 with torch.compile.
+"""Llama-3-8B on four GPUs (or `--ranks`), 8,192 tokens each: dmc under ZeRO-3 beside FSDP2 with torch.compile.
 
 `python -m bench.llama_8b prepare DIRECTORY` plans the step from a model without numbers, on any machine, and writes it
 without its state. `torchrun --nproc-per-node 4 -m bench.llama_8b run DIRECTORY --out FILE`, where the GPUs are, writes
@@ -29,7 +29,7 @@ from bench.large_models import Result, add
 from bench.llama_8b_peers import Fsdp2
 
 RESULTS = Path(__file__).parent / "results" / "large_models.json"
-MODEL, RANKS, LENGTH, CLASSES = "llama3_8b", 4, 8192, 128256
+MODEL, LENGTH, CLASSES = "llama3_8b", 8192, 128256
 BATCHES, COMPARED = 4, 10
 PEERS = {"fsdp2": 1, "fsdp2_half": 2}
 _SHARDS = 8
@@ -57,6 +57,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=("prepare", "run"))
     parser.add_argument("directory", type=Path)
+    parser.add_argument("--ranks", type=int, default=4, help="of `prepare`")
     parser.add_argument("--layers", type=int, default=32)
     parser.add_argument("--machine", default="h100", help="with one of the GPUs that the plan is for")
     parser.add_argument("--tuning", type=Path, help="of `prepare`: a table of dmc tune")
@@ -77,14 +78,14 @@ def prepare(options: argparse.Namespace) -> int:
     from dmc.program.tuning import Table
     from dmc.simulator import simulate
 
-    begin, on = time.perf_counter(), machine_for(options.machine, RANKS)
+    begin, on = time.perf_counter(), machine_for(options.machine, options.ranks)
     tuning = None if options.tuning is None else Table.read(options.tuning)
     artifact = compile_artifact(
         meta_model(options.layers),
         optimizer=dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, clip_grad_norm=CLIP),
-        example=batch_of(0),
+        example=batch_of(0, options.ranks),
         precision="bf16-mixed",
-        plan=dmc.plan(dmc.Mesh(dp=RANKS)).use(dmc.plans.zero3("dp")),
+        plan=dmc.plan(dmc.Mesh(dp=options.ranks)).use(dmc.plans.zero3("dp")),
         target="cuda",
         machine=on,
         tuning=options.tuning,
@@ -99,22 +100,23 @@ def prepare(options: argparse.Namespace) -> int:
     return 0
 
 
-def batch_of(seed: int) -> dict[str, torch.Tensor]:
+def batch_of(seed: int, ranks: int) -> dict[str, torch.Tensor]:
     """A global batch, a row for each rank."""
-    tokens = torch.randint(CLASSES, (RANKS, LENGTH), generator=torch.Generator().manual_seed(seed))
+    tokens = torch.randint(CLASSES, (ranks, LENGTH), generator=torch.Generator().manual_seed(seed))
     return {"input_ids": tokens, "labels": tokens.clone()}
 
 
 def run(options: argparse.Namespace) -> int:
     """Measures one system after another; the first rank writes after each."""
-    rank = int(os.environ["RANK"])
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", torch.cuda.current_device()))
     told = json.loads((options.directory / "zero3.json").read_text())
     if not (options.weights / _INDEX).exists():
         write_weights(options.weights, meta_model(told["layers"]), rank)
     given = [
-        {name: each[rank : rank + 1].contiguous() for name, each in batch_of(seed).items()} for seed in range(BATCHES)
+        {name: each[rank : rank + 1].contiguous() for name, each in batch_of(seed, ranks).items()}
+        for seed in range(BATCHES)
     ]
     for system in options.systems:
         result = _dmc(options, given, told) if system == "dmc" else _peer(system, options, given, told["layers"])
@@ -168,7 +170,7 @@ def _peer(system: str, options: argparse.Namespace, given: list[dict[str, torch.
 
 
 def _empty(plan: str, system: str) -> Result:
-    return Result(MODEL, plan, system, RANKS, LENGTH, device=torch.cuda.get_device_name())
+    return Result(MODEL, plan, system, int(os.environ["WORLD_SIZE"]), LENGTH, device=torch.cuda.get_device_name())
 
 
 _INDEX = "model.safetensors.index.json"
@@ -181,7 +183,7 @@ def write_weights(folder: Path, net: nn.Module, rank: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     named = [(name, tuple(each.shape)) for name, each in net.named_parameters()]
     files = {name: f"model-{index % _SHARDS:05}-of-{_SHARDS:05}.safetensors" for index, (name, _) in enumerate(named)}
-    for shard in range(rank, _SHARDS, RANKS):
+    for shard in range(rank, _SHARDS, torch.distributed.get_world_size()):
         own: dict[str, torch.Tensor] = {}
         for index, (name, shape) in enumerate(named):
             if index % _SHARDS == shard:
