@@ -32,6 +32,7 @@ PAGES = [FIRST, *sorted((DOCS / "guide").glob("*.md"))]
 # What errors call the code of a block.
 FILE = "train.py"
 _SKIPPED = "<!-- not run:"
+_NEEDED = re.compile(r"<!-- needs: (\w+) -->")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,11 @@ class Start:
         self.names["step"].load_state_dict(self.state)
         torch.manual_seed(0)
         return {**self.names, "model": copy.deepcopy(self.names["model"])}
+
+
+def needed_by(page: Path) -> list[str]:
+    """The libraries beside PyTorch without which a page is not run."""
+    return _NEEDED.findall(page.read_text(encoding="utf-8"))
 
 
 def blocks(text: str) -> Iterator[Block]:

@@ -18,7 +18,15 @@ from tests.large import large, large_unless
 
 pytest.importorskip("accelerate")
 
-from transformers import DataCollatorWithFlattening, EvalPrediction, Trainer, TrainingArguments, set_seed
+from transformers import (
+    DataCollatorWithFlattening,
+    EvalPrediction,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
 
 from dmc.integrations.transformers import DmcTrainer, FixedLength
 from dmc.integrations.transformers.steps import Steps
@@ -175,6 +183,48 @@ def test_a_causal_model_is_trained_and_resumed(tmp_path: Path, monkeypatch: pyte
     for main, checkpoint in zip((eager, compiled), checkpoints, strict=True):
         resumed = main(tmp_path / "resumed", resume=str(checkpoint), **CPU, save_strategy="no")
         _assert_alike(_losses(resumed), _losses(expected))
+
+
+@large
+@pytest.mark.parametrize("strategy", ["bfd", "wrapped"])
+def test_trl_trains_on_packed_texts(strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of several documents, padded to one length, or rows cut out of all texts."""
+    trl, datasets = pytest.importorskip("trl"), pytest.importorskip("datasets")
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    texts = __import__("texts")
+    lines = texts.lines(40)
+    words = texts.tokenizer(lines, 64)
+    words.eos_token = "[SEP]"
+    compiled = type("Compiled", (DmcTrainer, trl.SFTTrainer), {"compute_loss": Trainer.compute_loss})
+    logged: list[list[float]] = []
+    for kind in (trl.SFTTrainer, compiled):
+        set_seed(0)
+        given: dict[str, Any] = {
+            "max_steps": 2,
+            "max_length": 16,
+            "per_device_train_batch_size": 2,
+            "logging_steps": 1,
+            "bf16": False,
+        }
+        given |= {"packing": True, "packing_strategy": strategy, "save_strategy": "no", "gradient_checkpointing": False}
+        config = trl.SFTConfig(str(tmp_path), report_to=[], **CPU, **given)
+        data = datasets.Dataset.from_dict({"text": lines})
+        trainer = kind(model=_llama(64), args=config, train_dataset=data, processing_class=words)
+        if strategy == "bfd":
+            trainer.data_collator = FixedLength(trainer.data_collator, length=32)
+        trainer.train()
+        logged.append([each["loss"] for each in trainer.state.log_history if "loss" in each])
+    np.testing.assert_allclose(logged[1], logged[0], rtol=1e-5)
+
+
+def _llama(tokens: int) -> LlamaForCausalLM:
+    sizes: dict[str, Any] = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
+    return LlamaForCausalLM(LlamaConfig(vocab_size=tokens, num_key_value_heads=1, **sizes))
 
 
 def _losses(logged: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -16,6 +16,8 @@ _IGNORED = -100
 # What padding holds, by input; of others, zero.
 _FILLED = {"labels": _IGNORED, "shift_labels": _IGNORED}
 _POSITIONS = "position_ids"
+# The borders of documents, for kernels that a step does not call; padding would add one.
+_BORDERS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,9 @@ class FixedLength:
     one row of documents in a row.
 
     Padding has no labels, so that it does not count, and no attention, where the batch has a mask; positions begin
-    anew, as of one more document. length: of every row. multiple: instead, rows are padded to a multiple of this many
-    tokens. fill: what an input's padding holds, by name.
+    anew, as of one more document. What tells the borders of documents in another way than by positions is left out.
+    length: of every row. multiple: instead, rows are padded to a multiple of this many tokens. fill: what an input's
+    padding holds, by name.
     """
 
     collator: Callable[[list[Any]], Mapping[str, Any]]
@@ -41,7 +44,8 @@ class FixedLength:
         if size > wanted:
             fact = f"has rows of {size} tokens; they are padded to {wanted}"
             raise InputError("the batch", fact, hint="use a larger length=, or fewer or shorter examples a batch")
-        return {name: self._padded(name, each, (rows, size), wanted) for name, each in batch.items()}
+        kept = {name: each for name, each in batch.items() if name not in _BORDERS}
+        return {name: self._padded(name, each, (rows, size), wanted) for name, each in kept.items()}
 
     def _padded(self, name: str, value: Any, shape: tuple[int, int], wanted: int) -> Any:
         if not isinstance(value, Tensor) or value.shape != shape:
