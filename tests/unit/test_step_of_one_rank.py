@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,16 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from dmc.errors import InputError
 from dmc.runtime import session as runtime_session
 from dmc.runtime import step as step_module
+from dmc.runtime.held_state import HeldState
 from dmc.runtime.open_session import Opened
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.replay_session import ReplaySession
 from dmc.runtime.signature import Signature
 from dmc.runtime.step import Step
 from dmc.runtime.variant import Variant, fitting
+from dmc.runtime.weights.loading import load
 from tests.artifacts import artifact_of
 from tests.linear_step import SIGNATURE, initial_state
 
@@ -79,6 +83,10 @@ class Peers:
 
     def gather(self) -> None:
         self.calls.append(f"gather after {[ON_TWO.state[index].role for index in self.session.read]}")
+
+    def together(self, do: Callable[[], None]) -> None:
+        self.calls.append("together")
+        do()
 
     def on_first(self, write: object, take_part: Callable[[], object]) -> None:
         take_part()
@@ -147,6 +155,26 @@ def test_replicas_are_compared_with_those_of_other_ranks(rank: Rank) -> None:
     assert step.differing_replicas() == ()
     peers.differs = True
     assert step.differing_replicas() == ("bias",)
+
+
+def test_it_reads_its_part_of_weights_in_files(tmp_path: Path) -> None:
+    split = dataclasses.replace(ON_TWO, splits={**ON_TWO.splits, "weight": ((), (("dp", 1),))})
+    weights = {"weight": np.arange(6, dtype=np.float16).reshape(3, 2), "bias": np.ones(2, np.float32)}
+    weights |= {"head.scale": np.full(2, 3, np.float32), "seen": np.zeros((), np.float32)}
+    save_file(weights, tmp_path / "model.safetensors")
+    written: dict[int, np.ndarray] = {}
+    session: Any = SimpleNamespace(lock=threading.RLock(), write_some=written.update)
+    peers: Any = Peers(session)
+    state = HeldState(split.state, Ranks(split, only=1), session, peers, frozenset({"weight", "bias"}))
+    load(state, tmp_path, ())
+    assert {split.state[index].name: array.tolist() for index, array in written.items()} == {
+        "weight": [[1.0], [3.0], [5.0]],
+        "bias": [1.0, 1.0],
+        "scale": [3.0, 3.0],
+        "seen": 0.0,
+    }
+    assert {array.dtype.name for array in written.values()} == {"float32", "bfloat16"}
+    assert (peers.calls, state.unset) == (["together", "together"], frozenset())
 
 
 def test_the_first_rank_writes_and_all_wait_for_it(rank: Rank, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dmc.errors import DmcError
+from dmc.errors import DmcError, StateError
 from dmc.program import Channel, Job, Program
 from dmc.runtime import open_session
 from dmc.runtime.settings import RunSettings
@@ -51,6 +51,39 @@ def test_rank_0_writes_and_all_know_whether_it_could(tmp_path: Path) -> None:
     assert on_all(2, lambda store: write(store, tmp_path / "file")) == ["0", "0"]
     own, other = on_all(2, lambda store: write(store, tmp_path / "none" / "file"))
     assert other.startswith(f"rank 0: {own}")
+
+
+def test_what_fails_on_one_rank_is_an_error_on_all() -> None:
+    def do(store: Store) -> str:
+        def read() -> None:
+            if store.world.rank == 1:
+                raise StateError("model.safetensors", "is damaged", hint="copy it again")
+
+        with pytest.raises(DmcError) as caught:
+            Peers.together(peers_of(store), read)
+        return f"{type(caught.value).__name__} {caught.value.place}: {caught.value.fact}"
+
+    own, other, last = on_all(3, do)
+    assert other == "StateError model.safetensors: is damaged"
+    assert own == last == "DmcError rank 1: model.safetensors: is damaged\n  hint: copy it again"
+
+
+def test_rank_0_gathers_what_is_left_although_it_cannot_write() -> None:
+    """Otherwise the others would wait for it."""
+
+    def do(store: Store) -> list[int]:
+        gathered = iter(range(3))
+        left: list[int] = []
+
+        def write() -> None:
+            next(gathered)
+            raise OSError("no space left")
+
+        with pytest.raises((OSError, DmcError), match="no space left"):
+            Peers.on_first(peers_of(store), write, lambda: left.extend(gathered))
+        return left
+
+    assert on_all(2, do) == [[1, 2], [0, 1, 2]]
 
 
 def test_a_call_that_only_one_rank_makes_ends(monkeypatch: pytest.MonkeyPatch) -> None:
