@@ -210,6 +210,9 @@ class Job(msgspec.Struct, frozen=True, array_like=True, dict=True):
             for index, command in enumerate(own.program.commands):
                 if fact := next(_faults_of(self, own, command), ""):
                     yield f"rank {own.program.rank}, command {index}: {fact}"
+            moved = (each for each in own.program.commands if isinstance(each, Collective))
+            for channel, ranks in dict.fromkeys((each.channel, each.ranks) for each in moved):
+                yield from _faults_of_members(self, own, channel, ranks)
 
     def misplaced(self) -> Iterator[str]:
         """Ranks that are not in one class, and classes whose program is not that of their first rank."""
@@ -251,8 +254,6 @@ def _faults_of(job: Job, own: Class, command: Command) -> Iterator[str]:
             yield f"it has a slice of read {each.read} along {', '.join(each.strides)}, which does not exist"
     if isinstance(command, Launch):
         yield from _faults_of_kernels(job, own, command)
-    if isinstance(command, Collective) and len(own.ranks) > 1:
-        yield from _faults_of_members(job, own, command)
 
 
 def _faults_of_kernels(job: Job, own: Class, launch: Launch) -> Iterator[str]:
@@ -265,18 +266,20 @@ def _faults_of_kernels(job: Job, own: Class, launch: Launch) -> Iterator[str]:
         yield f"@{launch.kernel} is not the kernel of rank {own.ranks[0]} among its variants"
 
 
-def _faults_of_members(job: Job, own: Class, command: Collective) -> Iterator[str]:
-    axes = next((each.axes for each in job.channels if each.name == command.channel), None)
-    if axes is None or not {*axes} <= {*job.mesh}:
-        yield f"there is no channel {command.channel} of this mesh"
+def _faults_of_members(job: Job, own: Class, channel: str, members: tuple[int, ...]) -> Iterator[str]:
+    if len(own.ranks) == 1:
         return
-    groups = [job.groups_of(command.channel, rank) for rank in own.ranks]
-    if command.ranks not in groups[0]:
-        yield f"{list(command.ranks)} are no group of channel {command.channel} that rank {own.ranks[0]} is in"
+    axes = next((each.axes for each in job.channels if each.name == channel), None)
+    if axes is None or not {*axes} <= {*job.mesh} or len({*axes}) < len(axes):
+        yield f"there is no channel {channel} of this mesh"
+        return
+    groups = [job.groups_of(channel, rank) for rank in own.ranks]
+    if members not in groups[0]:
+        yield f"{list(members)} are no group of channel {channel} that rank {own.ranks[0]} is in"
     elif wrong := [
         rank for rank, each in zip(own.ranks, groups, strict=True) if [*map(len, each)] != [*map(len, groups[0])]
     ]:
-        yield f"rank {wrong[0]} is in other groups of channel {command.channel} than its class"
+        yield f"rank {wrong[0]} is in other groups of channel {channel} than its class"
 
 
 def _state(program: Program) -> dict[str, Slot]:

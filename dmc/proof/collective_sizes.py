@@ -24,6 +24,8 @@ def check_channels(job: Job) -> None:
         for axis in channel.axes:
             if axis not in job.mesh:
                 raise ProofError("V3", place, f"is along {axis}, which is not an axis of the mesh {job.mesh}")
+        if len({*channel.axes}) < len(channel.axes):
+            raise ProofError("V3", place, f"is along an axis twice: {', '.join(channel.axes)}")
         for group in channel.groups:
             if not group or len(set(group)) < len(group) or not set(group) <= set(range(job.size)):
                 raise ProofError("V3", place, f"its group {group} does not consist of distinct ranks of the {job.size}")

@@ -172,6 +172,15 @@ PIPELINE = Job(
 )
 
 
+def test_a_channel_along_an_axis_twice_is_refused() -> None:
+    """Its groups would be as many as ranks, squared, and more with each time."""
+    job = replace(JOB, channels=(Channel("dp", ("dp", "dp")), CHANNELS[1]))
+    with pytest.raises(ArtifactError, match="there is no channel dp of this mesh"):
+        Job.from_bytes(job.to_bytes())
+    with pytest.raises(ProofError, match="along an axis twice"):
+        verify(job)
+
+
 def test_stages_run_programs_of_their_own() -> None:
     assert verify(Job.from_bytes(PIPELINE.to_bytes())).peaks == {"device": 768}
     assert len(simulate(PIPELINE, round_machine()).programs) == 4
