@@ -16,7 +16,7 @@ from dmc.cli.main import main
 from dmc.cli.simulate_tables import print_summary
 from dmc.machine import cost_table_hash, machine
 from dmc.program import Collective, Command, Job, Move
-from dmc.program.job import types_of
+from dmc.program.kernel import types_of
 from dmc.program.tuning import Choice, Table
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.movements import Entry
