@@ -162,8 +162,9 @@ def test_another_models_weights_are_told_briefly(step: CompiledStep, tmp_path: P
         step.load_weights(tmp_path)
 
 
-def test_where_reading_fails_on_the_way_no_step_runs(
-    step: CompiledStep, folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_where_reading_ends_on_the_way_no_step_runs(
+    step: CompiledStep, folder: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     step.load_weights(folder)
     part, read = loading.part_of, list[str]()
@@ -171,11 +172,11 @@ def test_where_reading_fails_on_the_way_no_step_runs(
     def failing(source: Any, *others: Any) -> np.ndarray:
         read.append(source.spec.name)
         if len(read) == 3:
-            raise OSError("the disk is gone")
+            raise error("the disk is gone")
         return part(source, *others)
 
     monkeypatch.setattr(loading, "part_of", failing)
-    with pytest.raises(OSError, match="the disk is gone"):
+    with pytest.raises(error, match="the disk is gone"):
         step.load_weights(folder)
     with pytest.raises(StateError, match="has no weights yet: 9 tensors"):
         step(torch.randn(8, 4), torch.randn(8, 6))
