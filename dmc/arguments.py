@@ -25,8 +25,9 @@ from dmc.target import CUDA, Target
 
 def check_model(model: Any, loss: Any, verify: bool | None = None) -> None:
     """Raises ImportFailure for a model that is no module, or is one of TorchScript, and for a module, of the model or
-    the loss, that has to run before its parameters have a shape;
-    DmcError where a comparison is asked for of a model without numbers."""
+    the loss, that has to run before its parameters have a shape; DmcError where a comparison is asked for of a model
+    without numbers.
+    """
     if not isinstance(model, nn.Module):
         hint = "wrap a function in a class of torch.nn.Module that holds its parameters, and whose `forward` calls it"
         raise ImportFailure("model", f"expected a torch.nn.Module, got {describe(model)}", hint)
