@@ -30,7 +30,7 @@ from bench.llama_8b_peers import Fsdp2
 
 RESULTS = Path(__file__).parent / "results" / "large_models.json"
 MODEL, LENGTH, CLASSES = "llama3_8b", 8192, 128256
-BATCHES, COMPARED = 4, 10
+BATCHES, COMPARED = 10, 10
 PEERS = {"fsdp2": 1, "fsdp2_half": 2}
 _SHARDS = 8
 
@@ -65,6 +65,7 @@ def main() -> int:
         "--weights", type=Path, default=Path("/tmp/llama_8b"), help="of `run`: where shards are written"
     )
     parser.add_argument("--systems", nargs="*", choices=("dmc", *PEERS), default=("dmc", *PEERS))
+    parser.add_argument("--profile", type=Path, help="of `run`: where the time of each command of dmc is written")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
@@ -150,6 +151,10 @@ def _dmc(options: argparse.Namespace, given: list[dict[str, torch.Tensor]], told
     losses = tuple(float(call(index)) for index in range(COMPARED))
     step_ms, _ = clocked(call)
     left, _ = torch.cuda.mem_get_info()
+    if options.profile:
+        profile = step.profile()
+        if int(os.environ["RANK"]) == 0:
+            profile.write(options.profile)
     step.close()
     return replace(empty, step_ms=step_ms, peak_bytes=free - left, losses=losses, predicted_ms=told["predicted_ms"])
 
