@@ -89,8 +89,10 @@ def collective_fits_its_ranks(op: CollectiveOp) -> None:
 @symbol_rule(CollectiveOp)
 def collective_fits_its_channel(op: CollectiveOp, symbols: Symbols) -> None:
     """Likewise for the members that a channel along axes gives; ranks are stated where it lists its groups."""
-    lanes = [each for each in op.operation.block if isinstance(each, LaneOp) and each.sym_name.value == op.lane.value]
-    channel = symbols.ops.get(lanes[0].channel.value) if lanes and lanes[0].channel is not None else None
+    # Lanes are declared before all commands, so few ops are looked at.
+    lanes = (each for each in op.operation.block if isinstance(each, LaneOp) and each.sym_name.value == op.lane.value)
+    lane = next(lanes, None)
+    channel = symbols.ops.get(lane.channel.value) if lane is not None and lane.channel is not None else None
     if channel is None or channel.name != ChannelOp.OPERATION_NAME:
         return
     group = channel.attributes.get("group")

@@ -101,7 +101,8 @@ def _program(op: dm.ProgramOp, job: Job) -> Program:
     """The program of the first rank of a class of the job, whose classes are not yet known."""
     ops, rank = list(op.regions[0].blocks[0].operations), op.ranks[0]
     declared = tuple(_lane(each) for each in ops if isinstance(each, dm.LaneOp))
-    along = {channel.name: job.layout.group(rank, channel.axes) for channel in job.channels if channel.axes}
+    known = [channel for channel in job.channels if channel.axes and {*channel.axes} <= {*job.mesh}]
+    along = {channel.name: job.layout.group(rank, channel.axes) for channel in known}
     lanes = {lane.name: (i, lane, along.get(lane.channel or "", ())) for i, lane in enumerate(declared)}
     return Program(
         rank=rank,
