@@ -47,6 +47,8 @@ def _cases() -> Iterator[Any]:
         for sequence, names in ((False, ""), (True, " sp")):
             recipe = megatron("tp", sequence_parallel=sequence)
             found += [(f"{model} {name}", build, plan) for name, plan in _meshes(partial(_using, recipe), names)]
+    structural = partial(_using, dmc.plans.megatron("tp"))
+    found += [(f"vit {name}", uneven.vit, plan) for name, plan in _meshes(structural)]
     for name, build, plan in found:
         yield pytest.param(build, plan, id=name, marks=() if name in QUICK else large)
 

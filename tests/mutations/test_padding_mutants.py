@@ -123,7 +123,7 @@ def _all_zero(op: ir.Operation, given: Any) -> facts.Fact:
 
 MUTANTS: dict[str, tuple[str, Any, str, Any]] = {
     "sums read padding": ("vocabulary", flow.Flow, "_safe", _without("masked")),
-    "products read padding": ("vocabulary", flow.Flow, "_safe", _without("zeroed")),
+    "products read padding": ("vocabulary", flow.Flow, "_to_zero", lambda *_: {}),
     "state is not masked": ("odd", facts.Fact, "is_zero", True),
     "everything is taken for zero": ("odd", facts, "fact_of", _all_zero),
     "what is left out is one": ("vocabulary", rewrite, "_neutral", lambda type_, _: build.number_for(type_, 1)),

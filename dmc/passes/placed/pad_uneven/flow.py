@@ -51,12 +51,15 @@ class Required:
 class Flow(Known):
     """The values of one block and of the loops in it.
 
-    required: padding that values must have, such as gradients that ZeRO splits. opened: composites that cannot be
-    padded as they are.
+    required: padding that values must have, such as gradients that ZeRO splits. zeroes: dimensions of values whose
+    padding is set to zero, once for all readers. opened: composites that cannot be padded as they are. wanted: further
+    `zeroes`.
     """
 
     required: Mapping[ir.Value, Required] = field(default_factory=dict[ir.Value, Required])
+    zeroes: Mapping[ir.Value, frozenset[int]] = field(default_factory=dict[ir.Value, frozenset[int]])
     opened: dict[ir.Value, ir.Operation] = field(default_factory=dict[ir.Value, ir.Operation])
+    wanted: dict[ir.Value, frozenset[int]] = field(default_factory=dict[ir.Value, frozenset[int]])
 
     def after(self, block: ir.Block) -> Self:
         """Visits all operations, in order."""
@@ -67,6 +70,7 @@ class Flow(Known):
                 self._visit(op)
             for result in op.results:
                 self._require(result)
+                self._zero(result)
         return self
 
     def _require(self, value: ir.Value) -> None:
@@ -77,6 +81,11 @@ class Flow(Known):
         pads = required.beside(held.pads)
         if any(pads):
             self.held[value] = held.with_pads(pads)
+
+    def _zero(self, value: ir.Value) -> None:
+        if value in self.zeroes and value in self.held:
+            held, dims = self.held[value], self.zeroes[value]
+            self.held[value] = Held(held.pads, tuple(ZEROS if i in dims else fact for i, fact in enumerate(held.facts)))
 
     def _visit(self, op: ir.Operation) -> None:
         given = [self.held[value].pads if value in self.held else None for value in op.operands]
@@ -143,8 +152,12 @@ class Flow(Known):
             dims_to_zero = [
                 dim for dim, fact in facts.items() if not fact.is_zero and (i in numbers or fact.level == ANY)
             ]
-            if dims_to_zero:
-                found[i] = tuple(dims_to_zero)
+            if not dims_to_zero:
+                continue
+            found[i] = tuple(dims_to_zero)
+            value = op.operands[i]
+            if value in self.held and not isinstance(value.owner, ir.Block) and value.owner.name != LOOP:
+                self.wanted[value] = self.wanted.get(value, frozenset()) | frozenset(dims_to_zero)
         return found
 
     def _of_product(
@@ -202,4 +215,5 @@ class Flow(Known):
                 self.held.pop(result, None)
                 self.works.pop(result, None)
                 self.opened.pop(result, None)
+                self.wanted.pop(result, None)
         self.after(block)

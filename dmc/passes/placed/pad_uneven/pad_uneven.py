@@ -15,7 +15,7 @@ from dmc.passes.placed.pad_uneven.flow import Flow, Required
 from dmc.passes.placed.pad_uneven.known import held_so
 from dmc.passes.placed.pad_uneven.rewrite import Decompositions, Rewriter, functions_of
 from dmc.passes.shared.local_ops import retype
-from dmc.passes.shared.opened import open_composites
+from dmc.passes.shared.opened import decomposition, open_composites
 from dmc.passes.shared.unread import erase_unread
 from dmc.placement.pads import Pads
 from dmc.program import HOST_ROLES
@@ -40,13 +40,8 @@ class PadUneven(Pass):
             return
         step = find_step(module)
         own, used = _stated(step, PADS), _stated(step, USED_PADS)
-        _, mesh = find_mesh(module)
-        required = {
-            value: Required(pin.pads, pin.at.parts(mesh)) for value, pin in pins_in(step).items() if any(pin.pads)
-        }
-        if not own and not required:
-            return
-        _Step(module, step, own, used, required).run()
+        if own or any(any(pin.pads) for pin in pins_in(step).values()):
+            _Step(module, step, own, used).run()
 
 
 @dataclass
@@ -57,13 +52,21 @@ class _Step:
     step: func.FuncOp
     own: dict[int, Pads]
     used: dict[int, Pads]
-    required: dict[ir.Value, Required]
     flow: Flow = field(init=False)
 
     def run(self) -> None:
-        while opened := self._analysed().opened:
-            names = {ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value for op in opened.values()}
-            open_composites(self.module, self.step, names)
+        zeroes: dict[ir.Value, frozenset[int]] = {}
+        while True:
+            self._analyse(zeroes)
+            names = {decomposition(op) for op in self.flow.opened.values()}
+            if names:
+                open_composites(self.module, self.step, names)
+                zeroes = {}
+                continue
+            further = {value: dims | zeroes.get(value, frozenset()) for value, dims in self.flow.wanted.items()}
+            if {**zeroes, **further} == zeroes:
+                break
+            zeroes |= further
         block = self.step.entry_block
         rewriter = Rewriter(self.flow, Decompositions(functions_of(self.module)))
         with self.step.operation.location:
@@ -75,15 +78,18 @@ class _Step:
             retype(self.step)
         self._erase(USED_PADS)
 
-    def _analysed(self) -> Flow:
-        self.flow = Flow(functions_of(self.module), required=self.required)
+    def _analyse(self, zeroes: dict[ir.Value, frozenset[int]]) -> None:
+        _, mesh = find_mesh(self.module)
+        pins = {value: pin for value, pin in pins_in(self.step).items() if any(pin.pads)}
+        required = {value: Required(pin.pads, pin.at.parts(mesh)) for value, pin in pins.items()}
+        self.flow = Flow(functions_of(self.module), required=required, zeroes=zeroes)
         for index, pads in self.own.items():
             is_batch = arguments(self.step)[index].role in HOST_ROLES
             given = self.used.get(index, pads)
             argument = self.step.entry_block.arguments[index]
             if any(given):
                 self.flow.held[argument] = held_so(given, COPIES if is_batch else ZEROS)
-        return self.flow.after(self.step.entry_block)
+        self.flow.after(self.step.entry_block)
 
     def _return(self, rewriter: Rewriter) -> None:
         """State leaves as it came, its padding zero; other results have none."""

@@ -82,6 +82,8 @@ class Rewriter:
                 self._op(op)
             for result in op.results:
                 self._require(result)
+                if result in self.flow.zeroes and result in self.flow.held:
+                    self.versions.zero(result, self.flow.held[result].pads, self.flow.zeroes[result])
         for i, pads in enumerate(leaving):
             if pads is not None:
                 terminator.operands[i] = self.versions.get(terminator.operands[i], pads)

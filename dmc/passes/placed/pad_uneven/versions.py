@@ -48,7 +48,7 @@ class Versions:
         if is_splat(value):
             return self.splats.get(value, padded_shape(value.type.shape, pads))
         own = self.own.get(value, (None,) * len(pads))
-        if pads == own:
+        if pads == own and (value, pads) not in self.made:
             return value
         if (value, pads) not in self.made:
             self.made[value, pads] = self._made(value, own, pads)
@@ -59,6 +59,10 @@ class Versions:
         given = self.get(value, pads)
         with behind(given):
             return filled(given, tuple(pad if dim in dims else None for dim, pad in enumerate(pads)), number)
+
+    def zero(self, value: ir.Value, pads: Pads, dims: frozenset[int]) -> None:
+        """Sets the padding of these dimensions to zero for all who read a value with this padding."""
+        self.made[value, pads] = self.zeroed(value, pads, tuple(sorted(dims)))
 
     def like(self, value: ir.Value, pads: Pads) -> ir.Value:
         """A tensor of a value's type with padding, whose elements are never read."""
@@ -76,8 +80,8 @@ class Versions:
         )
         if is_free and not isinstance(value.owner, ir.Block):
             return self._computed(value, new, pads)
-        with behind(value):
-            return converted(value, own, pads)
+        with behind(self.made.get((value, own), value)):
+            return converted(self.made.get((value, own), value), own, pads)
 
     def _computed(self, value: ir.Value, dims: list[int], pads: Pads) -> ir.Value:
         """The operation that computes a value once more, with padding along further dimensions."""
