@@ -40,7 +40,7 @@ def mlp(rows: int = ROWS) -> Case:
     return Case("mlp", nn.Sequential(*layers), nn.functional.cross_entropy, batch)
 
 
-def gpt2(words: int = 50257, width: int = 16, heads: int = 4, rows: int = ROWS) -> Case:
+def gpt2(words: int = 50257, width: int = 16, heads: int = 4, rows: int = ROWS, dropout: float = 0.0) -> Case:
     """One layer, with the classes of the real model."""
     torch.manual_seed(0)
     config = transformers.GPT2Config(
@@ -51,7 +51,7 @@ def gpt2(words: int = 50257, width: int = 16, heads: int = 4, rows: int = ROWS) 
         n_head=heads,
         resid_pdrop=0.0,
         embd_pdrop=0.0,
-        attn_pdrop=0.0,
+        attn_pdrop=dropout,
         bos_token_id=0,
         eos_token_id=0,
         use_cache=False,

@@ -10,6 +10,8 @@ from dmc.placement.pads import Pad, Pads
 
 # Of an argument of `@step`: its padding between steps, and where it is read otherwise, that.
 PADS, USED_PADS = "dm.pads", "dm.used_pads"
+# Of a composite whose loops are padded: their sizes without, by which its elements are numbered.
+OWN_SIZES = "dm.own_sizes"
 
 
 def pads_attribute(pads: Pads) -> ir.ArrayAttr:

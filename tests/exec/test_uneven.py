@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,12 @@ import pytest
 import torch
 
 import dmc
+from dmc import pipeline
+from dmc.compilation import arranged, state_plan
+from dmc.importer.forward.precision import Precision
+from dmc.importer.step import import_step
 from dmc.plans import Plan, Recipe
+from dmc.target import targets
 from tests import uneven
 from tests.compiled import assert_same_bits, compile_case, model_state, train
 from tests.large import large
@@ -90,3 +96,15 @@ def test_state_moves_between_meshes(tmp_path: Path) -> None:
     assert train(again, batches) == train(three, batches)
     assert train(two, batches) == pytest.approx(train(again, batches), rel=0.2)
     assert model_state(two)["0.weight"].shape == torch.Size([7, 5])
+
+
+def test_draws_are_those_of_the_heads_that_there_are(context: Any) -> None:
+    """Three heads over two ranks: dropout numbers them by three, not by four."""
+    case = uneven.gpt2(words=29, width=12, heads=3, dropout=0.5)
+    given = dmc.optim.SGD(lr=0.1), case.example(0), Precision.FP32, 1, 0, context
+    imported = import_step(case.model, case.loss, *given)
+    plan, factors, _ = arranged(dmc.plan(dmc.Mesh(tp=2)).use(dmc.plans.megatron_gpt2("tp")), imported, 1)
+    state_plan(imported, plan, 1, targets("cpu")[0], factors)
+    text = pipeline.run(imported.module, to_form="placed")["02-placed"]
+    numbered = re.findall(r"whole_0 = (\d+) : i64, whole_1 = (\d+) : i64", text)
+    assert numbered == [(str(uneven.ROWS), "3")] * 2

@@ -14,6 +14,7 @@ from dmc.analysis.loops.splats import is_splat
 from dmc.analysis.sharding.decisions import LOOP, is_decided, key_of
 from dmc.analysis.sharding.pins import PIN
 from dmc.dialect.build import i64_array
+from dmc.dialect.paddings import OWN_SIZES
 from dmc.passes.placed.pad_uneven.build import chosen_inside, number_for
 from dmc.passes.placed.pad_uneven.facts import terms
 from dmc.passes.placed.pad_uneven.flow import Flow
@@ -104,6 +105,8 @@ class Rewriter:
             given = tuple(pads for _, pads in work.operands)
             made = self.decompositions.of(name, given, work.results)
             op.attributes["decomposition"] = ir.FlatSymbolRefAttr.get(made)
+            if any(loop.numbered for loop in work.loops.loops):
+                op.attributes[OWN_SIZES] = i64_array([loop.size for loop in work.loops.loops])
 
     def _op(self, op: ir.Operation) -> None:
         for inner, i in list(captured(op)) if len(op.regions) else ():

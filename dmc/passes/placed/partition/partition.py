@@ -16,6 +16,7 @@ from dmc.analysis.sharding import attributes as sharding_attributes
 from dmc.analysis.sharding.decisions import LOOP, Decision, Ends, key_of
 from dmc.analysis.sharding.ends import SHARDING, USED, ends_of, find_mesh, has_mesh
 from dmc.analysis.sharding.views import is_view
+from dmc.dialect.paddings import OWN_SIZES
 from dmc.dialect.placements import sharding_of
 from dmc.passes.base import Pass
 from dmc.passes.placed.partition.composites import Parts, with_places
@@ -128,14 +129,18 @@ class _Body:
         """A composite that also takes the indices of a rank's iterations, if it needs them."""
         loops, split = decision.loops, decision.choice.split
         numbered = loops.numbered(split)
+        own = list(ir.DenseI64ArrayAttr(op.attributes[OWN_SIZES])) if OWN_SIZES in op.attributes else []
+        if own:
+            del op.attributes[OWN_SIZES]
         if not numbered:
             return op
         sizes = [loops.loops[loop].size for loop in numbered]
+        counts = [own[loop] for loop in numbered] if own else sizes
         places = [self.iota(size, split.along(loop)) for loop, size in zip(numbered, sizes, strict=True)]
         if ir.StringAttr(op.attributes["kind"]).value != "embedding":
-            return with_places(op, places, sizes)
+            return with_places(op, places, counts)
         self.parts.taken.add(ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value)
-        (made,), (rows,), (count,) = decision.made, places, sizes
+        (made,), (rows,), (count,) = decision.made, places, counts
         return look_up(op, rows, count, made.local_shape(self.versions.mesh, op.results[0].type.shape))
 
     def loop(self, op: ir.Operation) -> list[ir.Operation]:
