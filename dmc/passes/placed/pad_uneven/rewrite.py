@@ -38,8 +38,9 @@ class Decompositions:
     made: dict[Key, str] = field(default_factory=dict[Key, str])
 
     def of(self, name: str, given: tuple[Pads | None, ...], results: tuple[Pads, ...]) -> str:
-        """The function `name`, for arguments and results with padding."""
-        key = (name, given, results)
+        """The function `name`, or the one that it was made of, for arguments and results with padding."""
+        first = next((key[0] for key, own in self.made.items() if own == name), name)
+        key = (first, given, results)
         if key not in self.made:
             self.made[key] = self._make(*key)
         return self.made[key]
