@@ -50,8 +50,7 @@ def megatron_gpt2(axis: str = "tp", *, sequence_parallel: bool = False) -> Recip
 def megatron_llama(axis: str = "tp", *, sequence_parallel: bool = False) -> Recipe:
     """`LlamaForCausalLM`, tied or not.
 
-    The axis should divide the number of key heads. Where it does not, add `.replicate("k_proj.weight|v_proj.weight")`
-    after this plan.
+    Of fewer key heads than ranks, each rank has a copy of the one that its query heads read.
     """
     rules = (
         recipe("megatron_llama")
