@@ -93,7 +93,13 @@ def differentiate(
     arguments = [*state, *scalars, *(tensor for _, tensor in capture.batch)]
     with calling(calls):
         graph = trace_functional(capture, step, arguments, decompose)
-    expand(graph, calls)
+    if any(call.is_partial for call in calls):
+        # What no output with a gradient depends on has none; a layer's backward pass would give it zeros.
+        layers.clear()
+        graph = trace_functional(capture, step, arguments, decompose)
+    elif calls:
+        expand(graph, calls)
+        _rewrite(graph.graph)
     check_traced(graph)
     return select(graph, names, wanted)
 
@@ -208,10 +214,14 @@ def trace(function: Any, arguments: list[Tensor], decompose: bool = True) -> fx.
     table = decompositions.table() if decompose else {}
     with traceback.preserve_node_meta(), compiled_when_called(), without_matrix_checks():
         graph = make_fx(function, decomposition_table=table, tracing_mode="fake")(*arguments)
-    constants.fold(graph.graph)
-    conversions.undo_round_trips(graph.graph)
-    conversions.before_conversions(graph.graph)
+    _rewrite(graph.graph)
     return graph
+
+
+def _rewrite(graph: fx.Graph) -> None:
+    constants.fold(graph)
+    conversions.undo_round_trips(graph)
+    conversions.before_conversions(graph)
 
 
 def _note_origins(graph: fx.Graph) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from torch import Tensor, fx
 
 from dmc.importer import origin
 from dmc.importer.composites.base import LIBRARY, NAMESPACE
-from dmc.importer.forward.random_numbers.randomness import Randomness
+from dmc.importer.forward.random_numbers.randomness import MAX_SITES, Randomness
 from dmc.importer.layers.layer import RANDOM, Layer, Tracer, results_of, traced
 from dmc.importer.layers.segments import Segment
 
@@ -42,25 +43,29 @@ class Kind:
 @dataclass(eq=False)
 class Call:
     """One call of a layer, whose operations are those of `segment`. drawn: how many random numbers the step draws
-    before it. layer: what was traced, once the call has run."""
+    before it. layer: what was traced, once the call has run. is_partial: whether some outputs have no gradient.
+    """
 
     kind: Kind
     segment: Segment
     drawn: int = 0
     layer: Layer = field(init=False)
+    is_partial: bool = False
+    number: int = field(default_factory=itertools.count().__next__)
 
     def __call__(self, values: Mapping[fx.Node, Any], random: Randomness) -> dict[fx.Node, Any] | None:
         """The values of the layer's nodes, those that others read, given those of nodes before it; autograd sees one
         operation. None where the layer must be traced as a part of the step."""
         given = [values[node] for node in self.segment.inputs]
+        if random.is_mapped or not all(isinstance(each, Tensor) for each in given):
+            return None
         layer = self.kind.layer(given)
-        if layer is None:
+        if layer is None or random.sites + layer.draws > MAX_SITES:
             return None
         self.layer, self.drawn = layer, random.sites
         random.sites += layer.draws
         draws = random.draws if layer.draws else random.counter
-        number = next(index for index, each in enumerate(_CALLS) if each is self)
-        outputs = _Called.apply(number, *given, random.seed, random.counter, draws)
+        outputs = _Called.apply(self.number, *given, random.seed, random.counter, draws)
         return dict.fromkeys(self.segment.nodes) | dict(zip(self.segment.outputs, outputs, strict=True))
 
     def places(self) -> dict[origin.Origin, origin.Origin]:
@@ -69,18 +74,19 @@ class Call:
         return {_place(of_first): _place(own) for of_first, own in pairs}
 
 
-# The calls of the step that is traced, by number.
-_CALLS: list[Call] = []
+# The calls of the steps that are traced, by number.
+_CALLS: dict[int, Call] = {}
 
 
 @contextmanager
 def calling(calls: Sequence[Call]) -> Generator[None]:
     """While a step with these calls is traced."""
-    _CALLS.extend(calls)
+    _CALLS.update({call.number: call for call in calls})
     try:
         yield
     finally:
-        _CALLS.clear()
+        for call in calls:
+            del _CALLS[call.number]
 
 
 class _Called(torch.autograd.Function):
@@ -91,13 +97,17 @@ class _Called(torch.autograd.Function):
         layer = _CALLS[number].layer
         outputs = _FORWARD(number, list(given))
         ctx.number, ctx.given = number, len(given)
+        ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(each for index, each in enumerate(outputs) if index not in layer.varying))
         return tuple(outputs)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        layer = _CALLS[ctx.number].layer
-        found = iter(_BACKWARD(ctx.number, [gradients[index] for index in layer.varying]))
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        call = _CALLS[ctx.number]
+        layer, outputs = call.layer, results_of(call.layer.forward)
+        call.is_partial |= any(gradients[index] is None for index in layer.varying)
+        given = [(index, gradients[index]) for index in layer.varying]
+        found = iter(_BACKWARD(ctx.number, [_like(outputs[i]) if each is None else each for i, each in given]))
         made = {i: next(found) for i, each in zip(layer.wanted, results_of(layer.backward), strict=True) if each}
         return None, *(made.get(index) for index in range(ctx.given))
 
@@ -122,19 +132,20 @@ torch.library.register_fake(f"{NAMESPACE}::layer_backward", _made_backward, lib=
 
 def expand(graph: fx.GraphModule, calls: Sequence[Call]) -> None:
     """Puts the graphs of layers in the place of their calls."""
+    by_number: dict[Any, Call] = {call.number: call for call in calls}
     # By call, what its backward pass is given before the gradients: the arguments of the forward pass, and what that
     # keeps.
     known: dict[Any, list[fx.Node]] = {}
     for node in list(graph.graph.nodes):
         number, given = _call(node)
         if node.target is _FORWARD:
-            layer = calls[number].layer
-            results = _copied(node, layer.forward, given, calls[number])
+            layer = by_number[number].layer
+            results = _copied(node, layer.forward, given, by_number[number])
             known[number] = [*given, *results[layer.outputs :]]
             _replace(node, results)
         elif node.target is _BACKWARD:
-            layer = calls[number].layer
-            _replace(node, _copied(node, layer.backward, [*known[number], *given], calls[number]))
+            layer = by_number[number].layer
+            _replace(node, _copied(node, layer.backward, [*known[number], *given], by_number[number]))
     graph.recompile()
 
 

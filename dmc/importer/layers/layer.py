@@ -46,10 +46,13 @@ Tracer = Callable[[Callable[..., Any], list[Tensor]], fx.GraphModule]
 
 
 def traced(segment: Segment, given: Sequence[Tensor], mixed: bool, trace: Tracer) -> Layer | None:
-    """The layer of a segment, for inputs like `given`; None for one that asserts something. Another function may be
-    being traced, which does not see this."""
-    with untraced(), torch.enable_grad():
-        return _traced(segment, given, mixed, trace)
+    """The layer of a segment, for inputs like `given`; None for one that asserts something, or cannot be traced alone.
+    Another function may be being traced, which does not see this."""
+    try:
+        with untraced(), torch.enable_grad():
+            return _traced(segment, given, mixed, trace)
+    except Exception:  # Whatever it is, it is raised again, with its place, where the operations are traced one by one.
+        return None
 
 
 def _traced(segment: Segment, given: Sequence[Tensor], mixed: bool, trace: Tracer) -> Layer | None:

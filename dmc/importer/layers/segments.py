@@ -47,11 +47,10 @@ class Segment:
         """Equal for segments that compute the same of inputs of the same types."""
         numbers = {node: index for index, node in enumerate((*self.inputs, *self.nodes))}
         outputs = tuple(numbers[node] for node in self.outputs)
-        return (
-            tuple(map(_types, self.inputs)),
-            tuple((_form(node, numbers), _place(node, self.path)) for node in self.nodes),
-            outputs,
-        )
+        # Numbers of checkpoints, in the order in which the segment meets them.
+        checkpoints: dict[int, int] = {0: 0}
+        operations = tuple((_form(node, numbers), _place(node, self.path, checkpoints)) for node in self.nodes)
+        return tuple(map(_types, self.inputs)), operations, outputs
 
 
 def repeated(graph: fx.Graph, others: Set[fx.Node]) -> list[list[Segment]]:
@@ -66,7 +65,7 @@ def _repeated(nodes: Sequence[fx.Node], depth: int, others: Set[fx.Node]) -> Ite
     kinds: dict[Hashable, list[Segment]] = {}
     for run in _runs(nodes, depth, others):
         segment = Segment.of(_member(run[0], depth)[0], run)
-        kinds.setdefault(segment.key() if _is_pure(segment) else id(run), []).append(segment)
+        kinds.setdefault(segment.key() if _is_pure(segment) else object(), []).append(segment)
     for kind in kinds.values():
         if len(kind) > 1 and len(kind[0].nodes) >= _FEWEST:
             yield kind
@@ -99,8 +98,7 @@ def _member(node: fx.Node, depth: int) -> tuple[str, str]:
 
 
 def _is_traceable(node: fx.Node) -> bool:
-    """Whether an operation is the same wherever it stands: it changes, asserts and runs nothing, and draws nothing
-    other than dropout."""
+    """Whether an operation is the same wherever it stands: it changes, asserts and runs nothing."""
     if not isinstance(node.target, OpOverload) and node.target not in _FUNCTIONS:
         return False
     if may_write(node) or is_asserted(node) or node.target in VMAP_NESTING:
@@ -112,11 +110,12 @@ def _is_traceable(node: fx.Node) -> bool:
 
 
 def _is_pure(segment: Segment) -> bool:
-    """Whether no output shares memory with an input, and all outputs are tensors."""
-    if not all(isinstance(node.meta.get("val"), Tensor) for node in (*segment.inputs, *segment.outputs)):
+    """Whether inputs and outputs are tensors of real numbers, and no output shares memory with another or an input."""
+    given, made = ([node.meta.get("val") for node in nodes] for nodes in (segment.inputs, segment.outputs))
+    if not all(isinstance(each, Tensor) and each.numel() and not each.is_complex() for each in (*given, *made)):
         return False
-    given = {storage_key(node.meta["val"]) for node in segment.inputs}
-    return not any(storage_key(node.meta["val"]) in given for node in segment.outputs)
+    own = {storage_key(each) for each in made}
+    return len(own) == len(made) and not any(storage_key(each) in own for each in given)
 
 
 def _form(node: fx.Node, numbers: dict[fx.Node, int]) -> Hashable:
@@ -133,11 +132,11 @@ class _Number:
     number: int
 
 
-def _place(node: fx.Node, path: str) -> Hashable:
+def _place(node: fx.Node, path: str, checkpoints: dict[int, int]) -> Hashable:
     """Where an operation stands in the user's code, and in which module below `path`."""
     place = node.meta["custom"][origin.META_KEY]
     module = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()][-1]
-    return module.removeprefix(path), place.file, place.line, bool(place.checkpoint)
+    return module.removeprefix(path), place.file, place.line, checkpoints.setdefault(place.checkpoint, len(checkpoints))
 
 
 def _types(node: fx.Node) -> Hashable:
