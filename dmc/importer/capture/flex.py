@@ -25,6 +25,7 @@ from dmc.importer.forward.attention.scores import ATTEND, SCORES
 Function = Callable[..., Tensor]
 _UNCHANGED = flex._identity  # pyright: ignore[reportPrivateUsage]
 # By name without underscores: functions of elements, and what says nothing about shapes.
+_DECIDING = ("__bool__", "__int__", "__float__", "__index__")
 _OF_ELEMENTS = frozenset(
     "eq ne lt le gt ge and or xor invert iand ior rand ror rxor logical_and logical_or logical_xor logical_not"
     " bitwise_and bitwise_or bitwise_xor bitwise_not isfinite isinf isnan isneginf isposinf bool float double half"
@@ -104,8 +105,14 @@ class _OfElements(TorchFunctionMode):
         elif name == "__getitem__":
             _check_places(*args)
         else:
-            _check(name.strip("_") in _OF_ELEMENTS, f"calls {name}")
+            _check(_of_elements(name), f"calls {name}")
         return func(*args, **(kwargs or {}))
+
+
+def _of_elements(name: str) -> bool:
+    """Whether a function computes elements, and writes none; `__bool__` and the like decide by one."""
+    is_special = name.startswith("__") and name.endswith("__")
+    return name not in _DECIDING and (name[2:-2] if is_special else name) in _OF_ELEMENTS
 
 
 def _check_places(tensor: Tensor, places: Any) -> None:

@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, fx
 from torch._ops import OpOverload
@@ -114,8 +115,8 @@ def _is_pure(segment: Segment) -> bool:
     given, made = ([node.meta.get("val") for node in nodes] for nodes in (segment.inputs, segment.outputs))
     if not all(isinstance(each, Tensor) and each.numel() and not each.is_complex() for each in (*given, *made)):
         return False
-    own = {storage_key(each) for each in made}
-    return len(own) == len(made) and not any(storage_key(each) in own for each in given)
+    keys: list[Any] = [storage_key(each) for each in made if each is not None]
+    return len(set(keys)) == len(keys) and not any(storage_key(each) in keys for each in given if each is not None)
 
 
 def _form(node: fx.Node, numbers: dict[fx.Node, int]) -> Hashable:
