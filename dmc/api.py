@@ -175,6 +175,7 @@ def compile_artifact(
     """
     chosen, kind, mesh = targets(target), precision_named(precision), checked_mesh(mesh, plan)
     check_settings(executor, memory_cap, evaluation)
+    watched = _watched(progress, observer)
     examples, counts, evaluated = check_examples(example, accumulate, evaluation, evaluation_example)
     check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
@@ -185,7 +186,6 @@ def compile_artifact(
     _check_early(model, loss, plan, machine, chosen if ":" in target else ())
     request = Request.of(model, loss, optimizer, None, kind, 1, seed)
     requests, beside = request.with_examples(examples, counts), request.with_examples(evaluated)
-    watched = _watched(progress, observer)
     with watched as seen, using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
         _note_mode(model, seen)
         dialect.load(context)
