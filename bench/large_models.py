@@ -168,14 +168,25 @@ def _dmc(path: Path, rank: int) -> Result:
 
 def _peer(system: str, rank: int) -> Result:
     result = Result(MODEL, system, system, RANKS, ROWS * LENGTH // RANKS, device=torch.cuda.get_device_name())
+
+    def made() -> tuple[Any, list[dict[str, torch.Tensor]]]:
+        step = peer_step(system, llama(12, 32, 8).build, RANKS)
+        return step, own_batches(rank, step.parts)
+
+    return peer_measured(result, made, COMPARED)
+
+
+def peer_measured(
+    result: Result, made: Callable[[], tuple[Any, list[dict[str, torch.Tensor]]]], compared: int
+) -> Result:
+    """`result` with what a system of PyTorch took; or why it failed. made: its step, and the batches of this rank."""
     torch.compiler.reset()
     try:
-        step: Any = peer_step(system, llama(12, 32, 8).build, RANKS)
-        given = own_batches(rank, step.parts)
+        step, given = made()
         on_gpu = [{name: value.cuda() for name, value in each.items()} for each in given]
-        losses = tuple(float(step(on_gpu[index % BATCHES])) for index in range(COMPARED))
+        losses = tuple(float(step(on_gpu[index % len(on_gpu)])) for index in range(compared))
         torch.cuda.reset_peak_memory_stats()
-        step_ms, _ = clocked(lambda index: step(on_gpu[index % BATCHES]))
+        step_ms, _ = clocked(lambda index: step(on_gpu[index % len(on_gpu)]))
     except RuntimeError as error:
         return replace(result, failed=str(error)[:500])
     return replace(result, step_ms=step_ms, peak_bytes=torch.cuda.max_memory_allocated(), losses=losses)

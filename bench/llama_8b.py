@@ -25,7 +25,7 @@ from torch import nn
 import dmc
 from bench.gpu_clock import clocked
 from bench.gpu_peers import CLIP, DECAY, RATE
-from bench.large_models import Result, add
+from bench.large_models import Result, add, peer_measured
 from bench.llama_8b_peers import Fsdp2
 
 RESULTS = Path(__file__).parent / "results" / "large_models.json"
@@ -160,18 +160,12 @@ def _dmc(options: argparse.Namespace, given: list[dict[str, torch.Tensor]], told
 
 
 def _peer(system: str, options: argparse.Namespace, given: list[dict[str, torch.Tensor]], layers: int) -> Result:
-    torch.compiler.reset()
-    empty = _empty(system, system)
-    try:
-        rates = {"rate": RATE, "decay": DECAY, "clip": CLIP}
-        step = Fsdp2(meta_model(layers), options.weights, PEERS[system], rates)
-        on_gpu = [{name: each.cuda() for name, each in batch.items()} for batch in given]
-        losses = tuple(float(step(on_gpu[index % BATCHES])) for index in range(COMPARED))
-        torch.cuda.reset_peak_memory_stats()
-        step_ms, _ = clocked(lambda index: step(on_gpu[index % BATCHES]))
-    except RuntimeError as error:
-        return replace(empty, failed=str(error)[:500])
-    return replace(empty, step_ms=step_ms, peak_bytes=torch.cuda.max_memory_allocated(), losses=losses)
+    rates = {"rate": RATE, "decay": DECAY, "clip": CLIP}
+
+    def made() -> tuple[Any, list[dict[str, torch.Tensor]]]:
+        return Fsdp2(meta_model(layers), options.weights, PEERS[system], rates), given
+
+    return peer_measured(_empty(system, system), made, COMPARED)
 
 
 def _empty(plan: str, system: str) -> Result:

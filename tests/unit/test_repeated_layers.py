@@ -160,6 +160,14 @@ class Mapped(Block):
         return torch.vmap(lambda row: torch.relu(row * 2).sin().cos().exp().sin().cos().exp().tanh())(x) + x
 
 
+class Drawing(Block):
+    """Draws by probabilities that it computes."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """The same shape."""
+        return super().forward(x + torch.bernoulli(x.sigmoid()), mask)
+
+
 class Stack(nn.Module):
     """Blocks one behind another, and a head."""
 
@@ -216,9 +224,14 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], int | None]] = {
     "a view beside a write": (Viewed, 0),
     "a constant from outside": (Remainders, LAYERS),
     "complex numbers": (Turns, None),
+    "drawing": (lambda: Stack([Drawing() for _ in range(LAYERS)]), LAYERS),
     "vmap": (lambda: Stack([Mapped() for _ in range(LAYERS)]), None),
     "counting": (lambda: Stack([Counting() for _ in range(LAYERS)]), LAYERS),
 }
+
+
+# Whose layers cannot be traced alone: they run under `torch.vmap`, or draw by probabilities that must be in range.
+TRACED_WHOLE = ("vmap", "drawing")
 
 
 def _first(outputs: Any, targets: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -256,6 +269,7 @@ def test_the_step_is_the_same(case: str, precision: Precision, monkeypatch: pyte
     monkeypatch.setattr(differentiate, "outlined", seen)
     shared = _imported(build(), precision)
     assert expected in (None, len(found)), [call.segment.path for call in found]
+    assert {hasattr(call, "layer") for call in found} <= {case not in TRACED_WHOLE}
     monkeypatch.setattr(differentiate, "outlined", lambda *_: [])
     flat = _imported(build(), precision)
     if case == "called again":
