@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from dmc import dialect, optim
 from dmc._mlir import ir
+from dmc.errors import ImportFailure
 from dmc.importer import differentiate
 from dmc.importer.forward.precision import Precision
 from dmc.importer.layers.calls import Call
@@ -168,6 +169,31 @@ class Drawing(Block):
         return super().forward(x + torch.bernoulli(x.sigmoid()), mask)
 
 
+class Noisy(Block):
+    """Draws normal numbers of a deviation that it computes."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """The same shape."""
+        return super().forward(torch.normal(x, x.exp()), mask)
+
+
+class Elsewhere(Block):
+    """The same operations, on other lines."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """The same shape."""
+        inner = nn.functional.gelu(self.up(self.norm(x))) * mask
+        return x + self.drop(self.down(inner).sigmoid().exp())
+
+
+class Gamma(Block):
+    """Has no gradient."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """The same shape."""
+        return super().forward(torch.igamma(x.exp(), x.exp()), mask)
+
+
 class Stack(nn.Module):
     """Blocks one behind another, and a head."""
 
@@ -225,13 +251,15 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], int | None]] = {
     "a constant from outside": (Remainders, LAYERS),
     "complex numbers": (Turns, None),
     "drawing": (lambda: Stack([Drawing() for _ in range(LAYERS)]), LAYERS),
+    "noisy": (lambda: Stack([Noisy() for _ in range(LAYERS)]), LAYERS),
+    "other lines": (lambda: Stack([Block(), Elsewhere(), Block()]), 2),
     "vmap": (lambda: Stack([Mapped() for _ in range(LAYERS)]), None),
     "counting": (lambda: Stack([Counting() for _ in range(LAYERS)]), LAYERS),
 }
 
 
 # Whose layers cannot be traced alone: they run under `torch.vmap`, or draw by probabilities that must be in range.
-TRACED_WHOLE = ("vmap", "drawing")
+TRACED_WHOLE = ("vmap", "drawing", "noisy")
 
 
 def _first(outputs: Any, targets: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -277,6 +305,11 @@ def test_the_step_is_the_same(case: str, precision: Precision, monkeypatch: pyte
         assert _operations(shared) == _operations(flat)
     else:
         assert shared == flat
+
+
+def test_a_layer_that_cannot_be_differentiated_is_told_with_its_place() -> None:
+    with pytest.raises(ImportFailure, match=r"backward pass cannot be traced: .*igamma"):
+        _imported(Stack([Gamma() for _ in range(LAYERS)]), Precision.FP32)
 
 
 def test_equal_layers_are_traced_once_for_inputs_of_one_type(monkeypatch: pytest.MonkeyPatch) -> None:

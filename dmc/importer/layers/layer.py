@@ -48,11 +48,8 @@ Tracer = Callable[[Callable[..., Any], list[Tensor]], fx.GraphModule]
 def traced(segment: Segment, given: Sequence[Tensor], mixed: bool, trace: Tracer) -> Layer | None:
     """The layer of a segment, for inputs like `given`; None for one that asserts something, or cannot be traced alone.
     Another function may be being traced, which does not see this."""
-    try:
-        with untraced(), torch.enable_grad():
-            return _traced(segment, given, mixed, trace)
-    except Exception:  # Whatever it is, it is raised again, with its place, where the operations are traced one by one.
-        return None
+    with untraced(), torch.enable_grad():
+        return _traced(segment, given, mixed, trace)
 
 
 def _traced(segment: Segment, given: Sequence[Tensor], mixed: bool, trace: Tracer) -> Layer | None:
@@ -74,8 +71,14 @@ def _traced(segment: Segment, given: Sequence[Tensor], mixed: bool, trace: Trace
         inputs = [_like(each).requires_grad_(each.requires_grad) for each in given]
         scalars = [torch.zeros([], dtype=torch.int64) for _ in range(2)]
         arguments = [*inputs, *scalars, torch.zeros([MAX_SITES], dtype=torch.int64)]
-    whole = trace(both, arguments)
-    return None if conditions else _split(whole.graph, len(segment.outputs), varying, wanted, random.sites)
+    try:
+        whole = trace(both, arguments)
+    except Exception:  # Whatever it is, it is raised again, with its place, where the operations are traced one by one.
+        return None
+    # Copies of a graph share no tensors.
+    if conditions or whole.graph.find_nodes(op="get_attr"):
+        return None
+    return _split(whole.graph, len(segment.outputs), varying, wanted, random.sites)
 
 
 def _alone(segment: Segment) -> fx.GraphModule:
