@@ -17,6 +17,7 @@ from dmc.arguments import (
     check_model,
     check_ranks,
     check_settings,
+    micro_batches,
     precision_named,
     tuning_table,
 )
@@ -52,7 +53,7 @@ def compile(
     example: Any,
     loss: Loss | None = None,
     precision: str = "fp32",
-    accumulate: int | Sequence[int] = 1,
+    accumulate: int | Sequence[int] | None = None,
     mesh: Mesh | None = None,
     plan: Recipe | None = None,
     target: str = "cpu",
@@ -80,7 +81,7 @@ def compile(
     precision: "fp32" leaves types as they are; "bf16" converts parameters and inputs; "bf16-mixed" keeps f32 state and
     computes as `torch.autocast` does.
     accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged; a list has
-    a number for each example.
+    a number for each example. By default 1, or as many as the plan's pipeline has.
     mesh: the ranks that train together (`dmc.Mesh(dp=2)`); by default that of `plan`, or one rank. On a CPU all of them
     run in this process, as a rehearsal; on GPUs each runs in a process of its own, started by torchrun, mpirun or srun.
     plan: how tensors are placed on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`), what of the forward pass is
@@ -153,7 +154,7 @@ def compile_artifact(
     example: Any,
     loss: Loss | None = None,
     precision: str = "fp32",
-    accumulate: int | Sequence[int] = 1,
+    accumulate: int | Sequence[int] | None = None,
     mesh: Mesh | None = None,
     plan: Recipe | None = None,
     target: str = "cpu",
@@ -175,8 +176,8 @@ def compile_artifact(
     """
     chosen, kind, mesh = targets(target), precision_named(precision), checked_mesh(mesh, plan)
     check_settings(executor, memory_cap, evaluation)
-    watched = _watched(progress, observer)
-    examples, counts, evaluated = check_examples(example, accumulate, evaluation, evaluation_example)
+    watched, parts = _watched(progress, observer), micro_batches(accumulate, plan)
+    examples, counts, evaluated = check_examples(example, parts, evaluation, evaluation_example)
     check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     settings = Settings(target, machine, memory_cap or 0, executor, tuning_table(tuning, chosen))

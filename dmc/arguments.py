@@ -19,6 +19,8 @@ from dmc.executors import Executor
 from dmc.importer.capture.registered import describe
 from dmc.importer.forward.precision import Precision
 from dmc.mesh import Mesh
+from dmc.plans import Recipe
+from dmc.plans.rules import Pipeline
 from dmc.program.tuning import Table
 from dmc.target import CUDA, Target
 
@@ -93,6 +95,22 @@ def check_meaning(loss: Any, example: Any, seed: Any) -> None:
         if isinstance(leaf, torch.Tensor):
             _check_numbers(f"example{pytree.keystr(path)}", leaf)
     check_seed(seed)
+
+
+def micro_batches(accumulate: Any, plan: Recipe | None) -> Any:
+    """`accumulate`, or where that is not given the micro-batches of a plan's pipeline, or 1. Raises PlanError where the
+    two differ, and for a pipeline whose micro-batches neither says."""
+    rule = next((rule for rule in (() if plan is None else plan.rules) if isinstance(rule, Pipeline)), None)
+    if rule is None:
+        return 1 if accumulate is None else accumulate
+    if accumulate is None and rule.microbatches is None:
+        hint = "a pipeline runs a batch in parts: .pipeline(…, microbatches=8), or accumulate=8"
+        raise PlanError(str(rule), "has no number of micro-batches", hint)
+    counts: Sequence[Any] = accumulate if isinstance(accumulate, Sequence) else (accumulate,)
+    if accumulate is not None and any(count != (rule.microbatches or count) for count in counts):
+        fact = f"is {accumulate}, but {rule} has {rule.microbatches} micro-batches"
+        raise PlanError("accumulate", fact, hint="they are the same number; leave one of them out")
+    return rule.microbatches if accumulate is None else accumulate
 
 
 def check_examples(

@@ -21,7 +21,7 @@ from dmc.analysis.requests.plan import write_plan
 from dmc.analysis.requests.structure import AnyPlan, with_structure
 from dmc.analysis.storage.fixed import fix_state
 from dmc.analysis.storage.spaces import put_in_host_memory
-from dmc.errors import ImportFailure, StateError
+from dmc.errors import ImportFailure, PlanError, StateError
 from dmc.executors import STAGES, Builder, Settings
 from dmc.forms import IMPORTED, PLACED
 from dmc.garbage import uncollected
@@ -130,15 +130,15 @@ class Compilation:
 def arranged(
     plan: AnyPlan, imported: ImportedStep, accumulate: int
 ) -> tuple[AnyPlan, Mapping[str, Sequence[Factors]], tuple[str, ...]]:
-    """The plan for one model, with its layers by name and copies of heads that are fewer than ranks; the factors of its
-    parameters; and notes."""
+    """The plan for one model, with its layers by name, copies of heads that are fewer than ranks, and its cuts; the
+    factors of its parameters; and notes."""
     plan = with_structure(plan, imported.module)
     if not isinstance(plan, Plan):
         return plan, {}, ()
     factors, signature = parameter_factors(imported.module), imported.signature
-    tensors = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate).tensors
-    copied, notes = with_copies(plan, tensors, factors)
-    return copied, factors, notes
+    resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate)
+    copied, notes = with_copies(plan, resolved.tensors, factors)
+    return replace(copied, rules=plans.with_cuts(copied.rules, resolved.pipeline)), factors, notes
 
 
 def state_plan(
@@ -158,6 +158,9 @@ def state_plan(
         return None
     resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate, factors)
     write_plan(imported.module, resolved, signature, machine.name)
+    if resolved.pipeline is not None:
+        fact = "cannot be compiled yet: no pass makes programs of single stages"
+        raise PlanError(resolved.pipeline.rule, fact, hint="leave the pipeline out; other rules may use its axis")
     return resolved
 
 

@@ -12,7 +12,7 @@ import torch
 from dmc import dialect, plans
 from dmc._mlir import ir
 from dmc.api import checked_mesh
-from dmc.arguments import check_meaning, check_model, precision_named
+from dmc.arguments import check_meaning, check_model, micro_batches, precision_named
 from dmc.cache import Cache, using
 from dmc.compilation import arranged, state_plan
 from dmc.errors import DmcError, MemoryCapError
@@ -125,7 +125,8 @@ def planner(keywords: Mapping[str, Any], cap: int) -> tuple[Plan, int, int]:
     rows = next((each.shape[0] for each in _tensors(example) if each.dim()), 0)
     if not rows:
         raise DmcError("example", "contains no tensor with a batch dimension", hint="pass a batch as an example")
-    step = options.get("accumulate", 1) * (1 if mesh is None else mesh.size)
+    options["accumulate"] = micro_batches(options.get("accumulate"), options.get("plan"))
+    step = options["accumulate"] * (1 if mesh is None else mesh.size)
 
     def plan(batch: int) -> Fit:
         job, name = _job(_resized(example, rows, batch), cap, **options)

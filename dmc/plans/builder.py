@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, overload
+from typing import Any, Literal, Self, overload
 
 from dmc.errors import PlanError
 from dmc.mesh import Mesh
+from dmc.plans.pipelines import check_pipelines
 from dmc.plans.rules import (
     DataParallel,
     ExpertParallel,
     Keep,
     Offload,
     OffloadOptimizer,
+    Pipeline,
     Recompute,
     Replicate,
     ReplicateInput,
@@ -130,6 +133,35 @@ class Recipe:
         """
         return self._with(OffloadOptimizer(pattern, recipe=self.name))
 
+    def pipeline(
+        self,
+        axis: str,
+        *,
+        cut: Sequence[str] | Literal["balanced"],
+        microbatches: int | None = None,
+        schedule: str | os.PathLike[str] = "1f1b",
+        chunks: int = 1,
+    ) -> Self:
+        """Cuts the model into stages, each of which runs on one rank along `axis`, and none elsewhere. `dmc.compile`
+        refuses it so far.
+
+        cut: the modules that begin the second stage and those behind it, a pattern each that matches one module; or
+        "balanced", for stages with about equal numbers of parameters that begin at the model's blocks (members of
+        lists, such as `h.3`), whatever these compute. chunks: the number of stages of each rank. microbatches: into how
+        many a batch is divided, which is `accumulate` of `dmc.compile`; either says it. schedule: the order in which a
+        rank runs the forward and backward passes of its stages, by name, or the path of a CSV file with a row for each
+        rank, in the form of `torch.distributed.pipelining`.
+        """
+        # A caller without a type checker may pass anything.
+        numbers: dict[str, Any] = {"microbatches": 1 if microbatches is None else microbatches, "chunks": chunks}
+        if isinstance(cut, str) and cut != "balanced":
+            raise PlanError("pipeline", f"cut={cut!r} is no list of modules", hint=f'use cut=["{cut}"], or "balanced"')
+        for name, value in numbers.items():
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise PlanError("pipeline", f"{name}={value!r}", hint="it must be an integer of at least 1")
+        cuts = "balanced" if isinstance(cut, str) else tuple(cut)
+        return self._with(Pipeline(axis, cuts, microbatches, os.fspath(schedule), chunks, recipe=self.name))
+
     def use(self, recipe: Recipe) -> Self:
         """Adds the rules of a ready-made plan, such as `dmc.plans.megatron_gpt2("tp")`."""
         # A caller without a type checker may well pass `dmc.plans.zero2` itself.
@@ -163,6 +195,7 @@ class Plan(Recipe):
         for rule in (*self.rules, *rules):
             if isinstance(rule, SequenceParallel) and rule.axis in axes_of_data:
                 raise _twice(rule.axis, axes_of_data[rule.axis], rule)
+        check_pipelines((*self.rules, *rules), self.mesh)
         return super()._with(*rules)
 
 

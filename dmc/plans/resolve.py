@@ -11,8 +11,18 @@ from dmc.plans.builder import Plan, Recipe
 from dmc.plans.cut import cut
 from dmc.plans.layout import AxisUse, Layout, replicated
 from dmc.plans.patterns import find
+from dmc.plans.pipelines import check_cuts, resolve_pipeline
 from dmc.plans.resolved import ResolvedPlan
-from dmc.plans.rules import DataParallel, ExpertParallel, Megatron, Replicate, ReplicateInput, Rule, Shard, ShardInput
+from dmc.plans.rules import (
+    DataParallel,
+    ExpertParallel,
+    Megatron,
+    Replicate,
+    ReplicateInput,
+    Rule,
+    Shard,
+    ShardInput,
+)
 from dmc.plans.tensors import InputPlan, TensorPlan
 from dmc.plans.uneven import Factors, pads_of, units_of
 from dmc.plans.zero import FROZEN, GRADIENT, OPTIMIZER, PARAMETER, is_freed, split_from_stage
@@ -37,9 +47,11 @@ def resolve(
     factors: of the dimensions of parameters, by name, such as heads and their elements.
 
     Raises PlanError for a pattern that matches nothing, an axis used twice in a tensor, a dimension that does not
-    exist, one that is not made of the blocks, and a batch that is not divisible into micro-batches.
+    exist, one that is not made of the blocks, a batch that is not divisible into micro-batches, and a pipeline whose
+    cuts do not each name one module.
     """
     assert not any(isinstance(rule, Megatron) for rule in plan.rules), "stands for rules that depend on the model"
+    modules = list(modules)
     specs = {spec.name: spec for spec in state if spec.role in OWN_ROLES}
     inputs = {spec.name: spec for spec in batch}
     unmatched: list[Rule] = []
@@ -48,7 +60,8 @@ def resolve(
         accumulate=accumulate,
         tensors=_tensors(plan, specs, unmatched, factors or {}),
         inputs=_inputs(plan, inputs, accumulate),
-        activations=constrain(plan.rules, list(modules), unmatched),
+        activations=constrain(plan.rules, modules, unmatched),
+        pipeline=resolve_pipeline(plan.rules, plan.mesh, modules, specs.values(), accumulate),
         unmatched=tuple(str(rule) for rule in plan.rules if rule in unmatched),
     )
 
@@ -56,12 +69,15 @@ def resolve(
 def check_patterns(plan: Plan, shapes: Mapping[str, tuple[int, ...]], modules: Iterable[str]) -> None:
     """Raises PlanError for a pattern that matches none of the parameters and buffers, by name, or of the modules.
 
-    It needs no step, so a plan for another model is refused before anything is traced.
+    It needs no step, so a plan for another model is refused before anything is traced; so is a pipeline whose cuts do
+    not each name one module, or whose schedule cannot be read.
     """
+    modules = list(modules)
     for rule in plan.rules:
         if isinstance(rule, Shard | ExpertParallel | Replicate):
             find(rule, rule.pattern, shapes, _STATE, isinstance(rule, Shard) and rule.optional)
-    constrain(plan.rules, list(modules), [])
+    check_cuts(plan.rules, modules)
+    constrain(plan.rules, modules, [])
 
 
 def data_parts(plan: Recipe | None) -> int:

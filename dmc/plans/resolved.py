@@ -10,6 +10,7 @@ from typing import Any
 from dmc.mesh import Mesh
 from dmc.placement.pads import Pads
 from dmc.plans.layout import Layout, replicated
+from dmc.plans.pipelines import PipelinePlan
 from dmc.plans.table import table
 from dmc.plans.tensors import ActivationPlan, InputPlan, TensorPlan
 from dmc.runtime.signature import StateSpec
@@ -20,7 +21,7 @@ class ResolvedPlan:
     """The placement of every parameter, buffer and input by name, and the constraints on activations.
 
     accumulate: the number of micro-batches per step, each split over the data axes. unmatched: the optional rules of
-    ready-made plans that matched nothing in this model.
+    ready-made plans that matched nothing in this model. pipeline: the stages into which the model is cut, if it is.
     """
 
     mesh: Mesh
@@ -29,6 +30,7 @@ class ResolvedPlan:
     inputs: Mapping[str, InputPlan]
     activations: tuple[ActivationPlan, ...]
     unmatched: tuple[str, ...]
+    pipeline: PipelinePlan | None = None
 
     def state_layout(self, spec: StateSpec) -> Layout:
         """The layout of any state tensor of the compiled step between steps, optimizer state and counters included."""
@@ -61,6 +63,7 @@ class ResolvedPlan:
         layouts += [each.layout for each in self.inputs.values()]
         used = {use.axis for layout in layouts if layout is not None for use in layout.uses}
         used |= {use.axis for each in self.activations for uses in each.dims.values() for use in uses}
+        used |= set() if self.pipeline is None else {self.pipeline.axis}
         return tuple(axis for axis, size in self.mesh.items() if size > 1 and axis not in used)
 
     def to_json(self) -> dict[str, Any]:
@@ -71,4 +74,4 @@ class ResolvedPlan:
         """Every decision in one line of plain text: name, shape, placement, what one rank holds, and the rule."""
         notes = [f"matched nothing: {rule}" for rule in self.unmatched]
         notes += [f"axis '{axis}' splits nothing: all ranks along it do the same work" for axis in self.unused_axes()]
-        return table(self.mesh, self.tensors, self.inputs, self.activations, notes)
+        return table(self.mesh, self.tensors, self.inputs, self.activations, self.pipeline, notes)

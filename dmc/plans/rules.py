@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field, fields
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,18 @@ class OffloadOptimizer(Rule):
 
     verb = "offload_optimizer"
     pattern: str = "*"
+
+
+@dataclass(frozen=True)
+class Pipeline(Rule):
+    """The model is cut into stages, which run on the ranks along `axis`; see `Recipe.pipeline`."""
+
+    verb = "pipeline"
+    axis: str
+    cut: tuple[str, ...] | Literal["balanced"]
+    microbatches: int | None = None
+    schedule: str = "1f1b"
+    chunks: int = 1
 
 
 # The rules about what is kept for the backward pass.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dmc.mesh import Mesh
 from dmc.plans.layout import Layout
+from dmc.plans.pipelines import PipelinePlan
 from dmc.plans.tensors import ActivationPlan, InputPlan, TensorPlan
 from dmc.plans.uneven import local_shape
 
@@ -20,9 +21,11 @@ def table(
     tensors: Mapping[str, TensorPlan],
     inputs: Mapping[str, InputPlan],
     activations: Sequence[ActivationPlan],
+    pipeline: PipelinePlan | None,
     notes: Sequence[str],
 ) -> str:
-    """One line per parameter and buffer, then per input, then per constraint on an activation, then `notes`."""
+    """One line per parameter and buffer, then per input, then per constraint on an activation, then per stage of the
+    pipeline, then `notes`."""
     rows: list[tuple[str, ...]] = [HEAD]
     for name, each in tensors.items():
         local = local_shape(each.spec.shape, each.stored, mesh, each.pads)
@@ -37,6 +40,9 @@ def table(
         for dim, uses in each.dims.items():
             text = f"{'tokens' if dim is None else f'dimension {dim}'}: {' '.join(map(str, uses))}"
             rows.append((where, "", text, "", "", "", "; ".join(use.rule for use in uses)))
+    for stage, first in enumerate(() if pipeline is None else ("the model", *pipeline.cut)):
+        rows.append((f"stage {stage}", "", f"begins at {first}", "", "", "", pipeline.rule if pipeline else ""))
+    notes = [*([] if pipeline is None else [f"pipeline: {pipeline}"]), *notes]
     head = f"plan over {mesh}, {mesh.size} ranks"
     return "\n".join([head, "", *_aligned(rows), "", LEGEND, *notes])
 

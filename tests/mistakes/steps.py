@@ -153,3 +153,51 @@ def layer_of_one_shape_only() -> Any:
 
     short = torch.randn(4, FEATURES), torch.randn(4, FEATURES)
     return compiled(Model(), example=[batch(), short])
+
+
+def _staged(**changes: Any) -> Any:
+    """Compiles a step of two layers, cut into two stages."""
+    options: dict[str, Any] = {"cut": ["1"], "microbatches": 2, **changes}
+    given = {name: options.pop(name) for name in ("accumulate",) if name in options}
+    model = nn.Sequential(_model(), nn.Sequential(_model(), _model()))
+    return compiled(model, plan=dmc.plan(dmc.Mesh(pp=2)).pipeline("pp", **options), **given)
+
+
+@mistake("is no list of modules", r'cut=\["1"\]', place="pipeline")
+def cut_is_a_string() -> Any:
+    return _staged(cut="1")
+
+
+@mistake("2 cuts make 3 stages, but 'pp' has 2 ranks", "list 1 module that begins a stage", place="pipeline")
+def a_cut_for_each_stage() -> Any:
+    return _staged(cut=["0", "1"])
+
+
+@mistake(r"'\*' matches 4 modules: 0, 1, 1\.0, …", r'by its whole path behind a dot: "\.0"', place="pipeline")
+def cut_matches_many_modules() -> Any:
+    return _staged(cut=["*"])
+
+
+@mistake("'2' matches no module", "they are 0 to 1", place="pipeline")
+def cut_behind_the_last_module() -> Any:
+    return _staged(cut=["2"])
+
+
+@mistake("has no number of micro-batches", "accumulate=8", place="pipeline")
+def pipeline_without_micro_batches() -> Any:
+    return _staged(microbatches=None)
+
+
+@mistake(r"is 4, but pipeline\(.*\) has 2 micro-batches", "leave one of them out", place="accumulate")
+def two_numbers_of_micro_batches() -> Any:
+    return _staged(accumulate=4)
+
+
+@mistake("cannot be read: No such file", r"cells such as 2F0", place="missing.csv")
+def schedule_in_no_file() -> Any:
+    return _staged(schedule="missing.csv")
+
+
+@mistake("axis 'pp' is used by .* too", "an axis of its own", place="pipeline")
+def pipeline_on_the_axis_of_data() -> Any:
+    return dmc.plan(dmc.Mesh(pp=2)).use(dmc.plans.zero2("pp")).pipeline("pp", cut=["1"], microbatches=2)

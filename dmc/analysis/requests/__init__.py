@@ -5,6 +5,7 @@
 * factors: what the dimensions of parameters are made of
 * heads: copies of heads of keys and values that are fewer than ranks
 * plan: the plan's placements of arguments of `@step`
+* pipeline: the stages into which the plan cuts the model
 * values: the plan's placements of values in `@step`
 * keeping: what is kept for the backward pass by the user's word
 * modules: inputs and outputs of the user's modules

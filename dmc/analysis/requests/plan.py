@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from dmc import dialect as dm
 from dmc._mlir import ir
+from dmc.analysis.requests.pipeline import write_pipeline
 from dmc.analysis.requests.values import write_pins
 from dmc.analysis.sharding.ends import SHARDING, USED
 from dmc.dialect.paddings import PADS, USED_PADS, pads_attribute
@@ -24,13 +25,14 @@ FREED = "dm.freed"
 
 def write_plan(module: ir.Module, plan: ResolvedPlan, signature: Signature, device: str) -> None:
     """Declares `dm.mesh @mesh` and states the placements of state and inputs between steps, and of their uses in the
-    step.
+    step, and the stages of a pipeline.
 
     `@step(%w {dm.name = "w"})` under ZeRO of stage 2 becomes `@step(%w {dm.name = "w", dm.sharding = [dp, -], dm.used =
     [-, -]})`, under stage 3 also `dm.freed`. What the plan does not place (learning rates, the guard) gets no
     attribute: it is replicated. `device` is the kind of device of a rank ("cpu", "cuda").
     """
     _declare(module, plan.mesh, device)
+    write_pipeline(module, plan.pipeline)
     stored = {spec.name: plan.state_layout(spec).placement() for spec in signature.state}
     stored |= {name: each.layout.placement() for name, each in plan.inputs.items()}
     used = {name: each.used.placement() for name, each in plan.tensors.items()}
