@@ -1,0 +1,32 @@
+"""Schedules of pipelines as plain data: which action of which stage and micro-batch each rank runs, in which order.
+
+`schedule(name, …)` makes a named one, `read_csv` reads one from a file; `check` refuses one that is wrong, `play` says
+how long it takes and what it keeps. Needs neither MLIR nor PyTorch.
+"""
+
+from __future__ import annotations
+
+from dmc.schedules.checking import check
+from dmc.schedules.costs import Costs, equal_costs
+from dmc.schedules.files import read_csv, write_csv
+from dmc.schedules.formulas import idle_formula
+from dmc.schedules.named import NAMES, schedule
+from dmc.schedules.playing import Played, Span, play
+from dmc.schedules.table import Action, Kind, Table
+
+__all__ = [
+    "NAMES",
+    "Action",
+    "Costs",
+    "Kind",
+    "Played",
+    "Span",
+    "Table",
+    "check",
+    "equal_costs",
+    "idle_formula",
+    "play",
+    "read_csv",
+    "schedule",
+    "write_csv",
+]
