@@ -7,20 +7,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from dmc.errors import PlanError
-from dmc.schedules import whole
+from dmc.schedules import split, whole
 from dmc.schedules.dependencies import in_order, needs, provides
 from dmc.schedules.table import Action, Table, in_a_loop, in_a_v
 
 
 @dataclasses.dataclass(frozen=True)
 class _Named:
-    """row: of rank, ranks, micro-batches and chunks. most_chunks: None where any number will do."""
+    """row: of rank, ranks, micro-batches and chunks. most_chunks: None where any number will do.
+
+    in_rounds: as many micro-batches as ranks go together. least_rounds: how many times as many there are at least.
+    """
 
     row: Callable[[int, int, int, int], list[Action]]
     least_chunks: int = 1
     most_chunks: int | None = 1
     shape: Literal["loop", "v"] = "loop"
     in_rounds: bool = False
+    least_rounds: int = 0
 
 
 _NAMED: Mapping[str, _Named] = {
@@ -28,6 +32,10 @@ _NAMED: Mapping[str, _Named] = {
     "1f1b": _Named(whole.one_forward_one_backward),
     "interleaved": _Named(whole.interleaved, least_chunks=2, most_chunks=None, in_rounds=True),
     "bfs": _Named(whole.breadth_first, most_chunks=None),
+    "zb-h1": _Named(split.zero_bubble_h1),
+    "zb-h2": _Named(split.zero_bubble_h2),
+    "zb-v": _Named(split.zero_bubble_v, least_chunks=2, most_chunks=2, shape="v"),
+    "dualpipev": _Named(split.dual_pipe_v, least_chunks=2, most_chunks=2, shape="v", least_rounds=2),
 }
 
 NAMES = tuple(_NAMED)
@@ -67,7 +75,7 @@ def laid_out(rows: Sequence[Sequence[Action]], ranks_of: Sequence[int]) -> Table
 def _check_chunks(name: str, named: _Named, chunks: int) -> None:
     least, most = named.least_chunks, named.most_chunks
     if chunks < least:
-        hint = f"pass chunks={least}" + ("" if most == least else " or more, or use 1f1b")
+        hint = f"pass chunks={least}" + (", or use zb-h1" if most == least else " or more, or use 1f1b")
         raise PlanError(f"schedule '{name}'", f"has {chunks} chunk on each rank, and needs {least}", hint)
     if most is not None and chunks > most:
         hint = f"pass chunks={most}, or use interleaved or bfs, which have any number"
@@ -80,3 +88,8 @@ def _check_microbatches(name: str, named: _Named, ranks: int, microbatches: int)
         hint = f"use {f'{fewer} or ' if fewer else ''}{more} micro-batches, or bfs, which has any number"
         fact = f"has {microbatches} micro-batches, which are not whole rounds of {ranks} ranks"
         raise PlanError(f"schedule '{name}'", fact, hint)
+    if microbatches < (least := named.least_rounds * ranks):
+        fact = f"has {microbatches} micro-batches, and needs {least} on {ranks} ranks"
+        raise PlanError(
+            f"schedule '{name}'", fact, hint=f"use {least} micro-batches or more, or zb-v, which has any number"
+        )

@@ -15,7 +15,10 @@ from dmc.errors import PlanError
 from dmc.schedules import Action, Table, check, read_csv, schedule, write_csv
 
 GOOD = "0F0,0F1,,0I0,0W0,0B1\n,1F0,1B0,1F1,1B1\n"
-TABLES = [("gpipe", 3, 3, 1), ("1f1b", 3, 4, 1), ("1f1b", 4, 4, 1), ("interleaved", 2, 4, 2), ("bfs", 2, 3, 3)]
+TABLES = [
+    *(("gpipe", 3, 3, 1), ("1f1b", 3, 4, 1), ("1f1b", 4, 4, 1), ("interleaved", 2, 4, 2), ("bfs", 2, 3, 3)),
+    *(("zb-h1", 3, 4, 1), ("zb-h2", 3, 5, 1), ("zb-v", 2, 4, 2), ("dualpipev", 2, 4, 2)),
+]
 
 
 def test_a_file_is_read_and_written(tmp_path: Path) -> None:
