@@ -186,6 +186,7 @@ class Flow(Known):
         self.after(block)
         while True:
             news = [self._carry(inits[i], arguments[i], terminator_of(block).operands[i]) for i in tensors]
+            self.forget()
             if not any(news):
                 break
             self._again(block)
@@ -216,4 +217,5 @@ class Flow(Known):
                 self.works.pop(result, None)
                 self.opened.pop(result, None)
                 self.wanted.pop(result, None)
+        self.forget()
         self.after(block)

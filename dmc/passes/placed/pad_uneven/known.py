@@ -32,6 +32,9 @@ from dmc.passes.shared.local_ops import PLACES
 from dmc.placement.pads import Pad, Pads
 from dmc.walk import terminator_of
 
+# A dimension of a value, and its padding.
+Place = tuple[ir.Value, int, Pad]
+
 
 @dataclass(frozen=True)
 class Held:
@@ -65,6 +68,8 @@ class Known:
     is_cut: bool = False
     # Loop-carried values of which the first is a splat: padded as their readers ask.
     undecided: dict[ir.Value, Fact] = field(default_factory=dict[ir.Value, Fact])
+    # What `free` has found.
+    _frees: dict[Place, Fact | None] = field(default_factory=dict[Place, Fact | None])
 
     def after(self, block: ir.Block) -> Self:
         """The same, of all values of a block."""
@@ -84,6 +89,24 @@ class Known:
 
         It is computed from its index, from what has not this dimension, or by composites whose padding is zero.
         """
+        # A stack, not calls: chains of operations are long.
+        pending: list[Place] = [(value, dim, pad)]
+        while pending:
+            found = self._free(*pending[-1])
+            if isinstance(found, tuple):
+                pending.append(found)
+            else:
+                self._frees[pending.pop()] = found
+        return self._frees[value, dim, pad]
+
+    def forget(self) -> None:
+        """Asks again what `free` has found, since operations have changed."""
+        self._frees.clear()
+
+    def _free(self, value: ir.Value, dim: int, pad: Pad) -> Place | Fact | None:
+        """What `free` finds, or a place of which that must be found first."""
+        if (value, dim, pad) in self._frees:
+            return self._frees[value, dim, pad]
         if is_splat(value):
             return Fact(REAL, splat_number(value))
         if value in self.undecided or isinstance(value.owner, ir.Block):
@@ -96,12 +119,15 @@ class Known:
         inner = inner_of(loops.results[place][dim], pad, loops)
         if inner is None or not self._is_free(op, loops, *inner):
             return None
-        given = [self._free_operand(op, loops, i, *inner) for i in range(len(op.operands))]
-        if any(fact is None for fact in given):
-            return None
+        given: list[Fact] = []
+        for i in range(len(op.operands)):
+            found = self._free_operand(op, loops, i, *inner)
+            if not isinstance(found, Fact):
+                return found
+            given.append(found)
         if op.name == COMPOSITE:
             return ZEROS
-        return self._results(op, loops, [fact for fact in given if fact is not None], *inner)[place]
+        return self._results(op, loops, given, *inner)[place]
 
     def _is_free(self, op: ir.Operation, loops: Loops, loop: int, pad: Pad) -> bool:
         if loops.loops[loop].kind != PARALLEL or not can_be_padded(loops, loop) or any(captured_in(op)):
@@ -112,7 +138,7 @@ class Known:
         given = {**(own.pads if own is not None else {}), loop: pad}
         return apart(loops, given) == given and not (pad.blocks > 1 and loop in indexed(op))
 
-    def _free_operand(self, op: ir.Operation, loops: Loops, i: int, loop: int, pad: Pad) -> Fact | None:
+    def _free_operand(self, op: ir.Operation, loops: Loops, i: int, loop: int, pad: Pad) -> Place | Fact | None:
         dims = loops.operands[i]
         if dims is None or i in loops.unread or loop not in {each for own in dims for each in own}:
             return Fact(REAL, splat_number(op.operands[i]))
@@ -120,7 +146,9 @@ class Known:
         whole = pads_of(dims, loops, {loop: pad})[dim]
         before = self.works.get(key_of(op))
         value = op.operands[i] if before is None else before.operands[i][0]
-        return None if whole is None else self.free(value, dim, whole)
+        if whole is None:
+            return None
+        return self._frees.get((value, dim, whole), (value, dim, whole))
 
     def given(self, op: ir.Operation, work: Work, loop: int) -> list[Fact]:
         """What is known of each operand along a loop."""

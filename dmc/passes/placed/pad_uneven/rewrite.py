@@ -72,6 +72,7 @@ class Rewriter:
     versions: Versions = field(init=False)
 
     def __post_init__(self) -> None:
+        self.flow.forget()
         self.versions = Versions(self.flow, self.apply)
 
     def block(self, block: ir.Block, leaving: Sequence[Pads | None]) -> None:
