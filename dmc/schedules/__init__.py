@@ -1,7 +1,7 @@
 """Schedules of pipelines as plain data: which action of which stage and micro-batch each rank runs, in which order.
 
 `schedule(name, …)` makes a named one, `read_csv` reads one from a file; `check` refuses one that is wrong, `play` says
-how long it takes and what it keeps. Needs neither MLIR nor PyTorch.
+how long it takes and what it keeps; `searched` makes one for given costs and memory. Needs neither MLIR nor PyTorch.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from dmc.schedules.files import read_csv, write_csv
 from dmc.schedules.formulas import idle_formula
 from dmc.schedules.named import NAMES, schedule
 from dmc.schedules.playing import Played, Span, play
+from dmc.schedules.search.searched import Effort, searched
 from dmc.schedules.table import Action, Kind, Table
 
 __all__ = [
     "NAMES",
     "Action",
     "Costs",
+    "Effort",
     "Kind",
     "Played",
     "Span",
@@ -28,5 +30,6 @@ __all__ = [
     "play",
     "read_csv",
     "schedule",
+    "searched",
     "write_csv",
 ]

@@ -26,7 +26,7 @@ class Costs:
     kept_for_weights: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        """Raises PlanError for sequences of different lengths, and numbers below zero."""
+        """Raises PlanError for sequences of different lengths, numbers below zero, and more kept later than before."""
         for field in dataclasses.fields(self):
             values = getattr(self, field.name)
             given = (values,) if field.name == "message" else values
@@ -39,6 +39,11 @@ class Costs:
                 raise PlanError(
                     f"costs, {field.name}", f"{min(given)} is below zero", hint="give times and bytes, or 0"
                 )
+
+        for stage, rest in enumerate(self.kept_for_weights or ()):
+            if rest > self.kept_by(stage):
+                fact = f"{rest:g} of stage {stage} is more than the {self.kept_by(stage):g} that it keeps"
+                raise PlanError("costs, kept_for_weights", fact, hint="give what is left of `kept`")
 
     @property
     def stages(self) -> int:
