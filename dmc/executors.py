@@ -33,6 +33,7 @@ from dmc.program.offloading import fetched_bytes, offloaded_bytes
 from dmc.program.tuning import Table
 from dmc.proof import verify
 from dmc.runtime.artifact import Artifact
+from dmc.runtime.holders import with_holders
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.signature import Signature
 from dmc.runtime.versions import tool_versions
@@ -151,7 +152,8 @@ class Builder:
             caps: dict[Space, int] = {"device": settings.memory_cap} if settings.memory_cap else {}
             dataflow = recorder.dataflow(module, job)
             certificate = verify(job, caps, cost_table_hash(machine(settings.machine, settings.tuning)), dataflow)
-        return Built(forms, with_splits(self.signature, _placed(forms)), job, certificate)
+        signature = with_holders(with_splits(self.signature, _placed(forms)), job)
+        return Built(forms, signature, job, certificate)
 
     def _coded(self, built: Built) -> Built:
         """With the code for each target. Plans again if a kernel must be compiled in another way: its scratch memory

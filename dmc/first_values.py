@@ -22,9 +22,11 @@ from dmc.errors import DmcError, StateError
 from dmc.importer.step import MLIR_NAMES
 from dmc.importer.torch_internals import is_mutable, storage_key, untraced
 from dmc.runtime.arrays import to_array
+from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.fingerprints import fingerprints
 from dmc.runtime.held_state import HeldState
-from dmc.runtime.ranks import Spread
+from dmc.runtime.ranks import NOTHING, Spread
+from dmc.runtime.signature import StateSpec
 
 _ITEM = (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
 _EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
@@ -146,14 +148,20 @@ def initialise(state: HeldState, make: Callable[[], nn.Module], seed: int) -> di
         found.update(fingerprints([spec], [array]))
         return array
 
-    # Of one tensor, all ranks here take their parts in turn.
-    parts = ((index, partial(_part, state.spread(index), cache(partial(whole, index)))) for index in names)
+    def parts_of(index: int) -> Callable[[int], np.ndarray]:
+        # Of one tensor, all ranks here take their parts in turn.
+        return partial(_part, state.spread(index), state.specs[index], cache(partial(whole, index)))
+
+    parts = ((index, parts_of(index)) for index in names)
     state.together(lambda: state.write(parts, frozenset(state.specs[index].name for index in names)))
     return found
 
 
-def _part(spread: Spread, whole: Callable[[], np.ndarray], rank: int) -> np.ndarray:
-    return spread.part(whole(), rank)
+def _part(spread: Spread, spec: StateSpec, whole: Callable[[], np.ndarray], rank: int) -> np.ndarray:
+    # All ranks know the fingerprints of what is frozen.
+    if rank in spread.holders or spec.role == "frozen":
+        return spread.part(whole(), rank)
+    return np.empty(NOTHING, dtype_of(spec.dtype).numpy)
 
 
 def _names(state: HeldState, tensors: Mapping[str, Tensor]) -> dict[int, str]:

@@ -20,7 +20,7 @@ from dmc.executors import Builder, Settings
 from dmc.importer.step import import_step
 from dmc.machine import machine, machine_for
 from dmc.observer import Observer
-from dmc.program import Job, Launch, device_bytes
+from dmc.program import Command, Job, Launch, device_bytes
 from dmc.program.labels import RECOMPUTED
 from dmc.program.offloading import fetched_bytes, offloaded_bytes
 from dmc.simulator import simulate
@@ -130,8 +130,7 @@ def planner(keywords: Mapping[str, Any], cap: int) -> tuple[Plan, int, int]:
 
     def plan(batch: int) -> Fit:
         job, name = _job(_resized(example, rows, batch), cap, **options)
-        launches = [each for each in job.classes[0].program.commands if isinstance(each, Launch)]
-        recomputed = sum(each.label.endswith(RECOMPUTED) for each in launches)
+        recomputed = max(sum(map(_is_again, each.program.commands)) for each in job.classes)
         summary = summarise(simulate(job, machine(name)))
         size = max(device_bytes(each.program.arenas) for each in job.classes)
         on_host = max(offloaded_bytes(each.program) + fetched_bytes(each.program) for each in job.classes)
@@ -170,6 +169,10 @@ def _job(
         state_plan(imported, plan, accumulate, chosen[0], factors)
         builder = Builder(imported.module, imported.signature, Settings(target, name, cap), Observer())
         return builder.plan().job, name
+
+
+def _is_again(command: Command) -> bool:
+    return isinstance(command, Launch) and command.label.endswith(RECOMPUTED)
 
 
 def _tensors(example: Any) -> Iterator[torch.Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -81,19 +81,20 @@ class Memory(bytearray):
 
 class Others:
     """The other ranks of a rank 1. failure: of one of them. All they hold is zeros. apart: how far behind the target of
-    the last gather its source was."""
+    the last broadcast from here its source was."""
 
     def __init__(self, device: Device) -> None:
         self.world, self._device = World(1, 2, 1, 2, "torchrun"), device
         self.failure: DmcError | None = None
         # The places of commands before which a device asked what to wait for.
         self.asked: list[int] = []
-        self.everyone = SimpleNamespace(all_gather=self._all_gather)
+        self.everyone = SimpleNamespace(broadcast=self._broadcast, group=nullcontext)
 
-    def _all_gather(self, source: int, target: int, *given: Any) -> None:
-        self._device.calls.append(("all_gather", *given))
-        self.apart = source - target
-        ctypes.memmove(target + given[0], source, given[0])
+    def _broadcast(self, source: int, target: int, length: int, dtype: str, root: int, stream: int) -> None:
+        self._device.calls.append((f"broadcast of {root}", length, dtype, stream))
+        if root == self.world.rank:
+            self.apart = source - target
+            ctypes.memmove(target, source, length)
 
     def open(self, job: Job) -> Any:
         self._device.calls.append("open channels")

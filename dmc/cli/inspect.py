@@ -25,6 +25,7 @@ from dmc.runtime.signature import Signature, StateSpec, TensorSpec, Tree
 from dmc.runtime.tree import unflatten
 
 _TOP_OPS = 8
+_TOP_RANKS = 8
 
 
 def add_parser(commands: Any) -> None:
@@ -48,7 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
 def describe_artifact(artifact: Artifact) -> dict[str, Any]:
     """The report as JSON values; sizes are in bytes.
 
-    mesh: axis to size, or None; for a mesh, "rank_bytes" is the memory of one rank, and tensors say how they are split.
+    mesh: axis to size, or None; for a mesh, "rank_bytes" is the memory of one rank, that with the largest arena, and
+    tensors say how they are split, and which ranks have them where not all do.
     The device "arena" holds the state, and shares the rest among all values of the step; gradients and activations are
     the peak of each. certificate: what was proven about the plan.
     """
@@ -85,7 +87,8 @@ def _memory(artifact: Artifact) -> tuple[dict[str, int], dict[str, int] | None]:
     whole = _bytes(signature.state, [memory for memory in ranks for _ in memory.ranks])
     if signature.mesh is None:
         return whole, None
-    return whole, _bytes([parts.local(spec, 0) for spec in signature.state], ranks[:1])
+    fullest = max(ranks, key=lambda memory: memory.arena)
+    return whole, _bytes([parts.local(spec, fullest.ranks[0]) for spec in signature.state], [fullest])
 
 
 def _bytes(state: Sequence[StateSpec], ranks: Sequence[RankMemory]) -> dict[str, int]:
@@ -137,6 +140,8 @@ def _tensors(specs: Sequence[TensorSpec], signature: Signature) -> list[dict[str
         row: dict[str, Any] = {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape)}
         if signature.mesh is not None:
             row["splits"] = [[list(use) for use in uses] for uses in signature.splits_of(spec)]
+        if spec.name in signature.holders:
+            row["ranks"] = list(signature.holders[spec.name])
         if isinstance(spec, StateSpec):
             row |= {"role": spec.role, "mutated": spec.mutated, "aliases": list(spec.aliases)}
         rows.append(row)
@@ -194,13 +199,21 @@ def _tensor_lines(title: str, tensors: list[dict[str, Any]]) -> Iterator[str]:
     yield f"{title}:"
     for tensor in tensors:
         kind = describe(tensor["dtype"], tuple(tensor["shape"]))
-        yield f"  {tensor['name']:<28} {kind}{_split(tensor.get('splits', []))}"
+        yield f"  {tensor['name']:<28} {kind}{_split(tensor.get('splits', []))}{_holders(tensor.get('ranks'))}"
 
 
 def _split(splits: list[list[tuple[str, int]]]) -> str:
     """`, split [dp, 3×tp]`, or nothing where every rank has the whole."""
     words = [" ".join(axis if blocks == 1 else f"{blocks}×{axis}" for axis, blocks in uses) or "-" for uses in splits]
     return f", split [{', '.join(words)}]" if any(splits) else ""
+
+
+def _holders(ranks: list[int] | None) -> str:
+    """`, on ranks 0, 2`, or nothing where every rank has it."""
+    if not ranks:
+        return "" if ranks is None else ", on no rank"
+    shown = ", ".join(map(str, ranks[:_TOP_RANKS])) + (f", … ({len(ranks)})" if ranks[_TOP_RANKS:] else "")
+    return f", on rank{'s' if len(ranks) > 1 else ''} {shown}"
 
 
 def _form_lines(form: str, counts: dict[str, dict[str, int]]) -> Iterator[str]:

@@ -30,8 +30,9 @@ class Checkpoints:
         written = tuple(signature.state[index] for index in self._written)
         left_out = {} if frozen else step.fingerprints
         # A single process has the global state, whatever the mesh.
-        place = {"mesh": None, "splits": {}} if peers is None else {}
-        signature = dataclasses.replace(signature, state=written, **place)
+        if peers is None:
+            signature = dataclasses.replace(signature, mesh=None, splits={}, paddings={}, holders={})
+        signature = dataclasses.replace(signature, state=written)
         self._store = alone() if peers is None else peers.store
         self._writer = CheckpointWriter(self._directory, self._store, signature, keep, left_out)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmc.errors import ArtifactError, InputError
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.signature import Signature
+from dmc.runtime.signature import Signature, StateSpec
 
 _CONTROLS = ("lr", "guard")
 
@@ -82,6 +82,7 @@ def check_artifact(artifact: Artifact) -> None:
             facts.append(f"has {apart!r} elsewhere for its {name}")
         other = program.signature
         split = [spec.name for spec in signature.state if signature.layout_of(spec) != other.layout_of(spec)]
+        split += [spec.name for spec in signature.state if _holders(signature, spec) != _holders(other, spec)]
         if split or signature.mesh != other.mesh or program.job.size != artifact.job.size:
             facts.append(f"is split over ranks in another way for its {name}: {', '.join(split)}")
     if sorted(spec.name for spec in signature.controls) != sorted(_CONTROLS):
@@ -94,6 +95,10 @@ def check_artifact(artifact: Artifact) -> None:
         facts.append(f"has an input {', '.join(sorted(taken))}, a name reserved for calls: rename the input")
     if facts:
         raise ArtifactError("artifact", "; ".join(facts), hint="compile the step again")
+
+
+def _holders(signature: Signature, spec: StateSpec) -> Sequence[int] | None:
+    return signature.holders.get(spec.name)
 
 
 def _without_code(artifact: Artifact) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -37,11 +38,33 @@ def misfits(signature: Signature) -> Iterator[str]:
         padded = signature.paddings.get(name)
         fact = misfit_of_split(spec.shape, spec.dtype, splits, mesh, padded) if spec else "is not in the signature"
         yield from [f"splits: {name!r} {fact}"] if fact else []
+    yield from _misfits_of_holders(signature, known)
     alone = sorted({*signature.paddings} - {*signature.splits})
     yield from (f"paddings: {name!r} is not split" for name in alone)
     inputs = {spec.name: spec for spec in signature.batch}
     yield from (f"bounds: {bound.input!r} {fact}" for bound in signature.bounds for fact in _bound(bound, inputs))
     yield from _trees(signature)
+
+
+def _misfits_of_holders(signature: Signature, known: Mapping[str, TensorSpec]) -> Iterator[str]:
+    """Ranks that do not exist, and parts of what is read that no rank has."""
+    mesh = signature.mesh or {}
+    ranks = prod(mesh.values())
+    read = {spec.name for spec in (*signature.state, *signature.outputs)}
+    for name, holders in signature.holders.items():
+        axes = {axis for uses in signature.splits.get(name, ()) for axis, _ in uses}
+        if name not in known:
+            yield f"holders: {name!r} is not in the signature"
+        elif any(one >= other for one, other in pairwise(holders)) or any(rank >= ranks for rank in holders):
+            yield f"holders: {name!r} is on ranks {list(holders[:8])}, which are not some of {ranks} in order"
+        elif name in read and axes <= {*mesh} and _parts_on(holders, mesh, axes) < prod(mesh[axis] for axis in axes):
+            yield f"holders: {name!r} has parts that no rank has"
+
+
+def _parts_on(holders: Sequence[int], mesh: Mapping[str, int], axes: Collection[str]) -> int:
+    """How many parts of a tensor that is split along these axes some ranks have together."""
+    strides = dict(zip(mesh, [prod([*mesh.values()][place + 1 :]) for place in range(len(mesh))], strict=True))
+    return len({tuple(rank // strides[axis] % mesh[axis] for axis in axes) for rank in holders})
 
 
 def misfits_of_numbers(state: Sequence[StateSpec]) -> Iterator[str]:

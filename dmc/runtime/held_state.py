@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -115,13 +116,15 @@ class HeldState:
             return self._whole(index)
 
     def _whole(self, index: int) -> np.ndarray:
-        spread = self._ranks.spreads[self.specs[index].name]
+        spec, spread = self.specs[index], self.spread(index)
         if self._ranks.is_all:
             return spread.whole(lambda rank: self._part(index, rank))
         if not spread.is_split:
             return self._session.read_state(index)
         assert isinstance(self._session, ReplaySession), "one of several processes"
-        return spread.whole(self._session.gathered(index).__getitem__)
+        ranks = [holders[0] for holders in spread.replicas]
+        parts = self._session.gathered(index, replace(spec, shape=spread.part_shape), ranks)
+        return spread.whole(dict(zip(ranks, parts, strict=True)).__getitem__)
 
     def parts(self, rank: int) -> list[np.ndarray]:
         """Copies of a held rank's parts."""

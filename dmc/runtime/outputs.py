@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,26 @@ from dmc.runtime.foreign import LOSS, NotOfTorch
 from dmc.runtime.number import Number
 from dmc.runtime.ranks import Spread
 from dmc.runtime.signature import TensorSpec
+
+# Gives bytes to all ranks, and returns those of each.
+Exchange: TypeAlias = Callable[[bytes], Sequence[bytes]]
+
+
+class OfAnother:
+    """An output of which not all ranks have a part: those that have it give it to the others. All ranks read it, at the
+    same time."""
+
+    def __init__(
+        self, own: Output | None, part: TensorSpec, exchange: Callable[[bytes], Sequence[bytes]], rank: int
+    ) -> None:
+        """own: what this rank has, where it gives that. part: like what it gets. exchange: gives what a rank gives to
+        all, and returns what each of them has given. rank: that has this rank's part."""
+        self._own, self._part, self._exchange, self._rank = own, part, exchange, rank
+
+    def array(self) -> np.ndarray:
+        """See `Output`. Raises DmcError that names the ranks that do not read it."""
+        given = self._exchange(b"" if self._own is None else self._own.array().tobytes())
+        return np.frombuffer(given[self._rank], dtype_of(self._part.dtype).numpy).reshape(self._part.shape).copy()
 
 
 class LazyArray:

@@ -99,13 +99,13 @@ class Places:
 
     def of(self, specs: Sequence[TensorSpec]) -> list[tuple[int, Slot]]:
         """The rank and the slot of each tensor of these ranks (`Ranks.linked`); raises ArtifactError for one without a
-        slot."""
+        slot, and for one that a rank has a slot for, but does not hold."""
         return [self._place(spec, rank) for spec, rank in zip(specs, cycle(self._ranks), strict=False)]
 
     def _place(self, spec: TensorSpec, rank: int) -> tuple[int, Slot]:
-        if not byte_count(spec):
-            return rank, Slot(spec.name, "", spec.dtype, spec.shape, Range(DEVICE, 0, 0))
         slot = self._slots.get((rank, spec.name.removesuffix(f"@{rank}")))
+        if not byte_count(spec) and (slot is None or not slot.range.length):
+            return rank, Slot(spec.name, "", spec.dtype, spec.shape, Range(DEVICE, 0, 0))
         if slot is None:
             raise ArtifactError("the plan", f"has no slot for {spec.name!r}", hint="compile the step again")
         if slot.shape != spec.shape or _SIGNLESS.get(spec.dtype, spec.dtype) != slot.dtype:
@@ -121,8 +121,8 @@ def tensor(memory: Arenas, rank: int, slot: Slot) -> np.ndarray:
     return typed(memory[rank, slot.range.space].bytes[slot.range.offset : slot.range.end], slot)
 
 
-def typed(data: np.ndarray, slot: Slot) -> np.ndarray:
-    """The bytes of a slot as an array of its type and shape."""
+def typed(data: np.ndarray, slot: Slot | TensorSpec) -> np.ndarray:
+    """The bytes of a tensor as an array of its type and shape."""
     return data.view(dtype_of(slot.dtype).numpy).reshape(slot.shape)
 
 

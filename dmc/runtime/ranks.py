@@ -12,11 +12,13 @@ import numpy as np
 from dmc.runtime.signature import Paddings, Signature, Splits, TensorSpec
 
 Spec = TypeVar("Spec", bound=TensorSpec)
+# The shape of what a rank has of a tensor that it does not hold.
+NOTHING = (0,)
 _Index = tuple[slice, ...] | tuple[np.ndarray, ...]
 
 
 class Spread:
-    """Where the elements of one tensor are."""
+    """Where the elements of one tensor are. A rank that holds none of them has an empty part, of shape (0,)."""
 
     def __init__(
         self,
@@ -25,10 +27,12 @@ class Spread:
         mesh: Mapping[str, int],
         paddings: Paddings | None = None,
         repeats: bool = False,
+        holders: Sequence[int] | None = None,
     ) -> None:
         """shape: of the whole tensor, which the axes divide, with its padding. mesh: axis to size, major first.
 
-        repeats: whether padding repeats elements, instead of zeros.
+        repeats: whether padding repeats elements, instead of zeros. holders: the ranks that have a part, one at least
+        for each; None for all.
         """
         self.shape = tuple(shape)
         padded = paddings or tuple((1, size) for size in shape)
@@ -37,6 +41,7 @@ class Spread:
             for (blocks, wide), uses in zip(padded, splits, strict=True)
         )
         self.ranks = range(math.prod(mesh.values()))
+        self.holders = frozenset(self.ranks if holders is None else holders)
         axes = [axis for uses in splits for axis, _ in uses]
         # For each rank, the places of its part in the whole tensor; none where the tensor is replicated.
         self._places: list[_Places] = []
@@ -48,8 +53,13 @@ class Spread:
                 dims = zip(shape, padded, splits, strict=True)
                 kept = [_kept(_padded(size, *pad), uses, mesh, index) for size, pad, uses in dims]
                 self._places.append(_Places.of(kept, repeats, shape))
+        groups = [tuple(rank for rank in ranks if rank in self.holders) for ranks in alike.values()]
         # For each part, the ranks that hold it.
-        self.replicas = [tuple(ranks) for ranks in alike.values()]
+        self.replicas = [ranks for ranks in groups if ranks]
+        # For each rank, the first that holds what it has, or would have if it held a part.
+        self._firsts = {
+            rank: own[0] for ranks, own in zip(alike.values(), groups, strict=True) if own for rank in ranks
+        }
 
     def parts(self, whole: np.ndarray) -> list[np.ndarray]:
         """Each rank's part of `whole`, in rank order; without a copy where possible."""
@@ -57,24 +67,39 @@ class Spread:
 
     def part(self, array: np.ndarray, rank: int) -> np.ndarray:
         """A rank's part of the whole tensor; an array of the shape of a part is taken to be that rank's part."""
+        if rank not in self.holders:
+            return np.empty(NOTHING, array.dtype)
         is_part = not self._places or self.shape != array.shape == self.part_shape
         return array if is_part else self._places[rank].part(array)
 
     def held(self, part: np.ndarray, rank: int) -> np.ndarray:
         """What a rank's part holds of the whole tensor: the part without padding."""
-        return self._places[rank].held(part) if self._places else part
+        return self._places[rank].held(part) if self._places and rank in self.holders else part
+
+    def shape_on(self, rank: int) -> tuple[int, ...]:
+        """The shape of what a rank has."""
+        return self.part_shape if rank in self.holders else NOTHING
+
+    def first_with(self, rank: int) -> int:
+        """The first rank that holds a rank's part; of a rank that holds none, what it would be by its place."""
+        return self._firsts[rank]
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether every rank has a part."""
+        return len(self.holders) == len(self.ranks)
 
     @property
     def is_split(self) -> bool:
-        """Whether no rank has the whole tensor."""
-        return bool(self._places)
+        """Whether some ranks do not have the whole tensor."""
+        return bool(self._places) or not self.is_everywhere
 
     def whole(self, part_of: Callable[[int], np.ndarray]) -> np.ndarray:
         """The tensor whose parts are `part_of(rank)`; of ranks that hold the same part, only the first is asked."""
         if not self._places:
-            return part_of(0)
+            return part_of(self.replicas[0][0])
         parts = {ranks[0]: part_of(ranks[0]) for ranks in self.replicas}
-        whole = np.empty(self.shape, parts[0].dtype)
+        whole = np.empty(self.shape, next(iter(parts.values())).dtype)
         for rank, part in parts.items():
             self._places[rank].put(part, whole)
         return whole
@@ -103,6 +128,7 @@ class Ranks:
                 self._mesh,
                 signature.paddings.get(spec.name),
                 repeats=spec.name in inputs,
+                holders=signature.holders.get(spec.name),
             )
             for spec in specs
         }
@@ -124,7 +150,8 @@ class Ranks:
         return len(self.held) == self.count
 
     def seen(self, spec: Spec) -> tuple[Spec, Spread]:
-        """A tensor as this process has it, and what it makes it of: of several ranks the whole, of one its part."""
+        """A tensor as this process has it, and what it makes it of: of several ranks the whole, of one its part, also
+        where another rank has to give it that."""
         spread = self.spreads[spec.name]
         if self.is_all:
             return spec, spread
@@ -132,7 +159,7 @@ class Ranks:
 
     def local(self, spec: Spec, rank: int) -> Spec:
         """The tensor of the linked step that is the part of `rank`."""
-        return replace(spec, name=f"{spec.name}@{rank}", shape=self.spreads[spec.name].part_shape)
+        return replace(spec, name=f"{spec.name}@{rank}", shape=self.spreads[spec.name].shape_on(rank))
 
     def _link(self, signature: Signature) -> Signature:
         return replace(
@@ -144,6 +171,7 @@ class Ranks:
             mesh=None,
             splits={},
             paddings={},
+            holders={},
         )
 
     def _each(self, specs: Sequence[Spec]) -> Iterator[Spec]:

@@ -20,7 +20,7 @@ from dmc.runtime.planned_memory import Places, PlannedReading
 from dmc.runtime.replay_state import ReplayState
 from dmc.runtime.replayed import Capture, Flight, Replayed, slots_of
 from dmc.runtime.session import Session
-from dmc.runtime.signature import Signature
+from dmc.runtime.signature import Signature, TensorSpec
 from dmc.runtime.stamps import Stamps, own_ns
 from dmc.runtime.undisturbed import undisturbed
 from dmc.runtime.variant import Executable
@@ -196,13 +196,18 @@ class ReplaySession(Session):
         self._drain()
         return self._device.elapsed_ns(begin, end)
 
-    def gathered(self, index: int) -> list[np.ndarray]:
-        """What every rank holds of one state tensor after all queued steps; all ranks ask for it at the same time."""
+    def gathered(self, index: int, part: TensorSpec, ranks: Sequence[int]) -> list[np.ndarray]:
+        """What these ranks hold of one state tensor after all queued steps, each a part like `part`; all ranks ask for
+        it at the same time."""
         assert self._peers is not None, "a rank that runs alone holds all there is"
         with self.lock:
             self._drain()
-            room = self._state.room(index, self._peers.world.rank, self._peers.world.size)
-            self._peers.everyone.all_gather(room.source, room.target, room.length, "i8", self._device.main.ptr)
+            everyone, own = self._peers.everyone, self._peers.world.rank
+            room = self._state.room(index, part, ranks.index(own) if own in ranks else None, len(ranks))
+            with everyone.group():
+                for place, rank in enumerate(ranks):
+                    target = room.target + place * room.length
+                    everyone.broadcast(room.source, target, room.length, "i8", rank, self._device.main.ptr)
             self._drain()
             return room.parts()
 

@@ -10,7 +10,9 @@ import numpy as np
 from dmc.program import DEVICE, HOST, KEPT, Program, Slot, Space
 from dmc.runtime.arrays import are_zeros, bytes_of
 from dmc.runtime.cuda_streams import CudaStreams
+from dmc.runtime.dtypes import byte_count
 from dmc.runtime.planned_memory import typed
+from dmc.runtime.signature import TensorSpec
 
 
 class ReplayState:
@@ -48,15 +50,18 @@ class ReplayState:
         else:
             self._device.upload(self._address(slot), bytes_of(array))
 
-    def room(self, index: int, rank: int, ranks: int) -> Room:
-        """Device memory in which ranks gather a tensor, and where this rank's part of it is."""
-        slot = self._slots[index]
-        memory, source = self._device.allocate(ranks * slot.range.length), self._address(slot)
-        if slot.range.space == HOST:
-            # What is gathered is in device memory: here it is this rank's part of the room.
-            source = memory.ptr + rank * slot.range.length
+    def room(self, index: int, part: TensorSpec, place: int | None, parts: int) -> Room:
+        """Device memory for so many parts of a tensor, each like `part`, and where this rank's own is. place: of that
+        among them; None where this rank gives none."""
+        memory, slot = self._device.allocate(parts * byte_count(part)), self._slots[index]
+        source = memory.ptr
+        if place is not None and slot.range.space == HOST:
+            # What is given is in device memory: here it is this rank's part of the room.
+            source += place * slot.range.length
             self._device.upload(source, self._bytes(slot))
-        return Room(self._device, slot, memory, source, ranks)
+        elif place is not None:
+            source = self._address(slot)
+        return Room(self._device, part, memory, source, parts)
 
     def _address(self, slot: Slot) -> int:
         return self.arenas[slot.range.space].ptr + slot.range.offset
@@ -73,11 +78,11 @@ class ReplayState:
 class Room:
     """See `ReplayState.room`. source: where this rank's part is. target: where all parts will be. length: of a part."""
 
-    def __init__(self, device: CudaStreams, slot: Slot, memory: Any, source: int, ranks: int) -> None:
-        self._device, self._slot, self._memory, self._ranks = device, slot, memory, ranks
-        self.source, self.target, self.length = source, memory.ptr, slot.range.length
+    def __init__(self, device: CudaStreams, part: TensorSpec, memory: Any, source: int, parts: int) -> None:
+        self._device, self._part, self._memory, self._parts = device, part, memory, parts
+        self.source, self.target, self.length = source, memory.ptr, byte_count(part)
 
     def parts(self) -> list[np.ndarray]:
-        """Every rank's part, once it is there."""
-        data = self._device.download(self.target, self._ranks * self.length)
-        return [typed(part, self._slot) for part in data.reshape(self._ranks, self.length)]
+        """All parts, once they are there."""
+        data = self._device.download(self.target, self._parts * self.length)
+        return [typed(part, self._part) for part in data.reshape(self._parts, self.length)]

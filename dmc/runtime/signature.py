@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from dmc.program import StateRole
-from dmc.program.limits import Axis, AxisSize, Count, ElementType, Name, Shape
+from dmc.program.limits import MAX_RANKS, Axis, AxisSize, Count, ElementType, Name, Shape
 
 Role: TypeAlias = StateRole
 
@@ -29,6 +29,9 @@ Splits = tuple[tuple[tuple[Axis, Blocks], ...], ...]
 # For each dimension of a tensor that a step pads, its blocks, and the size of each with padding; (1, size) where it has
 # none. What is there of a block stands first in it.
 Paddings = tuple[tuple[Blocks, Count], ...]
+
+# Ranks, ascending.
+Holders = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, lt=MAX_RANKS)], ...], msgspec.Meta(max_length=MAX_RANKS)]
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,8 @@ class Signature:
     each parameter group. mesh: axis to number of ranks along it, major first; ranks count row-major. None where the
     step is not for a mesh; otherwise a session takes and returns, for each tensor, one per rank: `<name>@<rank>`
     (`dmc.runtime.ranks`). splits: by name of a state tensor, input or output, how it is split; others are replicated.
-    paddings: by name, how it is padded before it is split, so that the parts are equal.
+    paddings: by name, how it is padded before it is split, so that the parts are equal. holders: by name of a state
+    tensor, control, input or output, the ranks that have a part of it; what is not named, all have.
     bounds: inputs that are read as indices; a call with one out of range is refused.
     """
 
@@ -100,6 +104,7 @@ class Signature:
     splits: Mapping[Name, Splits] = field(default_factory=dict)
     paddings: Mapping[Name, Paddings] = field(default_factory=dict)
     bounds: tuple[IndexBound, ...] = ()
+    holders: Mapping[Name, Holders] = field(default_factory=dict)
 
     def splits_of(self, spec: TensorSpec) -> Splits:
         """How a tensor of the step is split, dimension by dimension."""

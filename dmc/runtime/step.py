@@ -42,9 +42,9 @@ class Step(StepState, NotOfTorch, Uncopied):
     """A compiled training step; parameters and optimizer state stay in device memory.
 
     On GPUs, a step of several ranks runs in one process per rank; on a CPU, in one process. A process with one rank
-    takes the global batch or its rank's part, and returns the global loss and its parts of other outputs. Methods on
-    the whole state are collective: all ranks call them. `peers`: the other ranks, None without any. `device_bytes`: of
-    device memory, of the fullest rank.
+    takes the global batch or its rank's part, and returns the global loss and its parts of other outputs; one that not
+    all ranks have is read by all of them. Methods on the whole state are collective: all ranks call them. `peers`: the
+    other ranks, None without any. `device_bytes`: of device memory, of the fullest rank.
     """
 
     WAYS = STEP
@@ -71,7 +71,7 @@ class Step(StepState, NotOfTorch, Uncopied):
         ranks = [opened.ranks, *opened.others]
         for number, ((name, program), own) in enumerate(zip(named, ranks, strict=True)):
             kind = name.partition("-")[0]
-            self._variants[kind].append(Variant(number, program.signature, own, opened.session))
+            self._variants[kind].append(Variant(number, program.signature, own, opened.session, opened.peers))
         # The state is on the device from now on; the host copy would only double the memory.
         self._artifact = dataclasses.replace(artifact, state=(), unset=frozenset())
         self._fingerprints = fingerprints(artifact.signature.state, artifact.state, artifact.unset)

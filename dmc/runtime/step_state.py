@@ -48,7 +48,8 @@ class StepState:
         self._fingerprints |= fingerprints(self._state.specs, given)
 
     def rank_state_dict(self, rank: int) -> StateDict:
-        """A copy of one rank's state, like `state_dict`; split tensors have the shape of the rank's part.
+        """A copy of one rank's state, like `state_dict`; split tensors have the shape of the rank's part, and what the
+        rank does not have is left out.
 
         Raises InputError for a rank that the step does not have.
         """
@@ -56,9 +57,10 @@ class StepState:
             first, last = self._ranks.held[0], self._ranks.held[-1]
             raise InputError(f"rank {rank}", "is not in this process", hint=f"ranks here are {first} to {last}")
         self._state.check()
-        held = zip(range(len(self._state.specs)), self._state.parts(rank), strict=True)
-        parts = [self._state.spread(index).held(part, rank) for index, part in held]
-        return states.build(self._state.specs, parts)
+        parts = zip(self._state.specs, map(self._state.spread, range(len(self._state.specs))), strict=True)
+        held = zip(parts, self._state.parts(rank), strict=True)
+        own = [(spec, spread.held(part, rank)) for (spec, spread), part in held if rank in spread.holders]
+        return states.build([spec for spec, _ in own], [part for _, part in own])
 
     def differing_replicas(self) -> tuple[str, ...]:
         """The state tensors whose replicas on two ranks are not bitwise equal; () where all agree."""

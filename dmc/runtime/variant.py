@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -14,10 +15,11 @@ from dmc.program.code import DeviceCode
 from dmc.runtime.arrays import to_array
 from dmc.runtime.calls import Output, Queue
 from dmc.runtime.index_bounds import IndexCheck
-from dmc.runtime.outputs import LazyArray, output_kind
+from dmc.runtime.outputs import LazyArray, OfAnother, output_kind
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import Signature, TensorSpec
 from dmc.runtime.tree import unflatten
+from dmc.runtime.world.peers import Peers
 
 # A batch in the order of a signature.
 Batch = Callable[[Signature], Sequence[Any]]
@@ -46,7 +48,11 @@ class Issuing(Queue, Protocol):
 class Variant:
     """The program of this number in a session, for the ranks in this process."""
 
-    def __init__(self, number: int, signature: Signature, ranks: Ranks, session: Issuing) -> None:
+    def __init__(
+        self, number: int, signature: Signature, ranks: Ranks, session: Issuing, peers: Peers | None = None
+    ) -> None:
+        """peers: the other ranks, where this process is one of several."""
+        self._peers = peers
         self.number, self.signature, self._ranks, self._session = number, signature, ranks, session
         self._checks = [IndexCheck(bound, signature.batch) for bound in signature.bounds]
         # Each input whole, and as this process has it, and what messages call it.
@@ -76,12 +82,21 @@ class Variant:
         held = len(self._ranks.held)
         parts = (readings[first : first + held] for first in range(0, len(readings), held))
         pairs = zip(self._outputs, parts, strict=True)
-        return [kind(session, part, spread, spec, entry) for (kind, spec, spread), part in pairs]
+        return [kind(session, self._read(part, spec), spread, spec, entry) for (kind, spec, spread), part in pairs]
 
     def result(self, loss: LazyArray, others: Sequence[LazyArray]) -> Any:
         """What a call returns: the loss, or (loss, auxiliary outputs)."""
         aux = self.signature.aux
         return loss if aux is None else (loss, unflatten(aux, others))
+
+    def _read(self, readings: Sequence[Output], spec: TensorSpec) -> Sequence[Output]:
+        """The parts of an output as the ranks in this process read them. spec: as this process has it."""
+        spread = self._ranks.spreads[spec.name]
+        if self._peers is None or spread.is_everywhere:
+            return readings
+        (own,), (rank,) = readings, self._ranks.held
+        first, exchange = spread.first_with(rank), partial(self._peers.exchange, f"the value of {spec.name!r}")
+        return [OfAnother(own if first == rank else None, spec, exchange, first)]
 
     def _read_as(self, values: Sequence[Any]) -> list[TensorSpec | None]:
         """Each input whole, or as this process has it, whichever has the shape of the value; None if neither."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -86,16 +86,17 @@ class Forms:
         """A form whose step has values as arguments and results; form imported is for one rank."""
         given, step = self.given(), find_step(module)
         names = [port.name for port in arguments(step)]
-        ranks = None if is_imported else self._ranks()
+        # The one step of all ranks has every tensor, whichever of them runs what.
+        ranks = None if is_imported else Ranks(replace(self.artifact.signature, holders={}))
         scattered = {n: [given[n]] if ranks is None else ranks.spreads[n].parts(given[n]) for n in names}
         count = 1 if ranks is None else ranks.count
         each = [[_typed(scattered[n][rank]) for n in names] for rank in range(count)]
         run = spmd.run(module, "step", each, Mesh(rank=1) if ranks is None else None, watched.operation)
-        left = {port.name: [own[port.index] for own in run.results] for port in results(step)}
+        left = {port.name: dict(enumerate(own[port.index] for own in run.results)) for port in results(step)}
         return self._whole(left, ranks)
 
     def _planned(self, module: ir.Module, watched: Watched) -> Outcome:
-        job, given, ranks = self.artifact.job, self.given(), self._ranks()
+        job, given, ranks = self.artifact.job, self.given(), Ranks(self.artifact.signature)
         parts = {name: ranks.spreads[name].parts(array) for name, array in given.items()}
         state: list[dict[str, Array]] = []
         inputs: list[dict[str, Array]] = []
@@ -113,8 +114,11 @@ class Forms:
             watched.launches[rank, numbers[rank][place]] = made
 
         outputs, after = interpreter.run(job, kernels_of(module), state, inputs, 0, watch=launched)
-        both = [{**one, **other} for one, other in zip(outputs, after, strict=True)]
-        return self._whole({name: [own[name] for own in both] for name in both[0]}, ranks)
+        left: dict[str, dict[int, Array]] = {}
+        for rank, own in enumerate(zip(outputs, after, strict=True)):
+            for name, array in (pair for each in own for pair in each.items()):
+                left.setdefault(name, {})[rank] = array
+        return self._whole(left, ranks)
 
     def given(self) -> dict[str, Array]:
         """State, controls and batch by name."""
@@ -122,24 +126,21 @@ class Forms:
         controls = {"lr": np.asarray(self.rates, np.float32), "guard": np.asarray(0, np.int32)}
         return {**{spec.name: array for spec, array in state}, **controls, **self.batch}
 
-    def _ranks(self) -> Ranks:
-        return Ranks(self.artifact.signature)
-
-    def _whole(self, left: Mapping[str, Sequence[Array]], ranks: Ranks | None) -> Outcome:
-        """The tensors gathered from these parts, and those that the step does not return."""
+    def _whole(self, left: Mapping[str, Mapping[int, Array]], ranks: Ranks | None) -> Outcome:
+        """The tensors gathered from these parts, by rank, and those that the step does not return."""
         signature, given = self.artifact.signature, self.given()
         outcome: dict[str, Array] = {}
         for spec in (*signature.state, *signature.outputs):
             parts = left.get(spec.name)
             if parts is not None:
-                outcome[spec.name] = parts[0] if ranks is None else ranks.spreads[spec.name].whole(_nth(parts))
+                outcome[spec.name] = parts[0] if ranks is None else ranks.spreads[spec.name].whole(_of(parts))
             else:
                 # Tensors that a step does not change, and empty ones.
                 outcome[spec.name] = given.get(spec.name, np.zeros(spec.shape, np.float32))
         return outcome
 
 
-def _nth(parts: Sequence[Array]) -> Callable[[int], Array]:
+def _of(parts: Mapping[int, Array]) -> Callable[[int], Array]:
     return parts.__getitem__
 
 

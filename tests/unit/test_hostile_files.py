@@ -25,6 +25,7 @@ from dmc.runtime.saved_state import read_state
 from dmc.runtime.tree import leaf_indices
 from tests.artifacts import artifact_of
 from tests.hostile import changed, damaged, members_of, tricked
+from tests.linear_step import SIGNATURE
 from tests.random_jobs import random_job
 
 # What reading one of these files, of at most 1 MB, takes at most: seconds of a processor, and kilobytes.
@@ -111,9 +112,11 @@ def _hunted(file: Path, folder: Path, count: int, seed: int, ways: dict[str, Cal
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Several ranks, and a second program."""
+    """Several ranks, and a second program, on a mesh of which not all ranks have all."""
     job = random_job(3)
-    other = artifact_of(job)
+    holders = {"bias": (1, 3), "weight": (0, 2), "x": (0, 2), "loss": (1, 3)}
+    signature = replace(SIGNATURE, mesh={"dp": 2, "pp": 2}, splits={"weight": ((), (("dp", 1),))}, holders=holders)
+    other = artifact_of(job, signature=signature)
     replace(artifact_of(job), programs={"evaluation": replace(other, state=())}).write(tmp_path / "step.dmc")
     return tmp_path / "step.dmc"
 

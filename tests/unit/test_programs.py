@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from dmc._mlir import ir
-from dmc.analysis.storage.fixed import fix_state, fixed_offsets
+from dmc.analysis.storage.fixed import fix_state, fixed_offsets, is_decided, is_on, of_stage
 from dmc.errors import ArtifactError
 from dmc.program import Job, Program, Range
 from dmc.program.program import Slot
@@ -72,3 +72,27 @@ def test_a_program_beside_a_step_has_the_state_where_the_step_has_it(context: ir
     function = find_step(module)
     fixed = fixed_offsets(function)
     assert [fixed.get(value) for value in function.arguments] == [256, 0, None]
+
+
+def test_stages_have_their_own_places(context: ir.Context) -> None:
+    """The second has no "v", the first no "w"; a program beside keeps what a stage has, also what it never reads."""
+    module = ir.Module.parse(STEP)
+    programs = [
+        Program(rank, {"device": 1024}, (), (Slot(name, "parameter", "f32", (64,), Range("device", at, 256)),), ())
+        for rank, (name, at) in enumerate([("v", 256), ("w", 512), ("v", 256), ("w", 512)])
+    ]
+    fix_state(module, Job.of({"dp": 2, "pp": 2}, (), {}, programs, ("pp",)))
+    given = find_step(module).arg_attrs
+    assert [[is_on(own, stage) for stage in range(2)] for own in given] == [
+        [True, False],
+        [False, True],
+        [False, False],
+    ]
+    assert [is_decided(own) for own in given] == [True, True, False]
+    for stage, expected in enumerate(([256, None, None], [None, 512, None])):
+        own = ir.Module.parse(STEP)
+        function = find_step(own)
+        function.operation.attributes["arg_attrs"] = ir.ArrayAttr.get([of_stage(each, stage) for each in given])
+        assert own.operation.verify()
+        fixed = fixed_offsets(function)
+        assert [fixed.get(value) for value in function.arguments] == expected

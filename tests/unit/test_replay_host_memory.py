@@ -8,6 +8,7 @@ import pytest
 from dmc.errors import DmcError
 from dmc.program import Move, Range
 from dmc.runtime.arrays import zeros
+from dmc.runtime.signature import TensorSpec
 from tests.fake_gpu import Device, Failure, Others, session_on, take_step
 
 
@@ -40,10 +41,15 @@ def test_state_in_host_memory_is_gathered_from_the_device() -> None:
     others = Others(device := Device())
     session = session_on(device, others, space="host")
     device.calls.clear()
-    np.testing.assert_array_equal(session.gathered(0), [[0.0] * 4, [1.0] * 4])
-    assert others.apart == 16
-    moved = ["memcpyAsync", "synchronize", ("all_gather", 16, "i8", 7)]
+    part = TensorSpec("weight", "f32", (4,))
+    np.testing.assert_array_equal(session.gathered(0, part, (0, 1)), [[0.0] * 4, [1.0] * 4])
+    assert others.apart == 0
+    moved = ["memcpyAsync", "synchronize", *((f"broadcast of {rank}", 16, "i8", 7) for rank in (0, 1))]
     assert device.calls == ["record", "waits", *moved, "record", "waits", "memcpy"]
+    # Of what another rank gives, this rank sends nothing.
+    device.calls.clear()
+    np.testing.assert_array_equal(session.gathered(0, part, (0,)), [[0.0] * 4])
+    assert device.calls == ["record", "waits", ("broadcast of 0", 16, "i8", 7), "record", "waits", "memcpy"]
 
 
 def test_host_memory_that_cannot_be_pinned_is_an_error() -> None:

@@ -17,6 +17,7 @@ from dmc.program import Collective, Move, Range
 from dmc.program.code import DeviceCode
 from dmc.runtime.arrays import zeros
 from dmc.runtime.cuda_streams import CudaStreams, open_device
+from dmc.runtime.signature import TensorSpec
 from tests.fake_gpu import Device, Failure, Others, session_on, take_step
 from tests.fake_graph import GraphDriver
 
@@ -154,9 +155,13 @@ def test_state_is_gathered_from_all_ranks() -> None:
     device = Device()
     session = session_on(device, Others(device))
     device.calls.clear()
-    np.testing.assert_array_equal(session.gathered(0), [[0.0] * 4, [1.0] * 4])
+    part = TensorSpec("weight", "f32", (4,))
+    np.testing.assert_array_equal(session.gathered(0, part, (0, 1)), [[0.0] * 4, [1.0] * 4])
     # Read when all 16 bytes of either rank have arrived.
-    assert device.calls == ["record", "waits", ("all_gather", 16, "i8", 7), "record", "waits", "memcpy"]
+    given = [(f"broadcast of {rank}", 16, "i8", 7) for rank in (0, 1)]
+    assert device.calls == ["record", "waits", *given, "record", "waits", "memcpy"]
+    # Of a tensor that this rank does not hold, or not first, it takes what another gives.
+    np.testing.assert_array_equal(session.gathered(0, part, (0,)), [[0.0] * 4])
 
 
 def test_commands_are_issued_one_by_one_on_request() -> None:

@@ -118,6 +118,20 @@ def test_all_ranks_resume_from_what_rank_0_has_found(tmp_path: Path) -> None:
     assert on_all(2, resume) == ["2", str(tmp_path / "1" / "step-00000002")]
 
 
+def test_a_process_with_all_ranks_writes_whole_tensors(tmp_path: Path) -> None:
+    """Whatever the mesh pads, splits or puts on some of its ranks only."""
+    loaded: list[Any] = []
+    signature = replace(SIGNATURE, paddings={"w": ((1, 6), (1, 6))}, holders={"v": (1, 3)})
+    step: Any = SimpleNamespace(signature=signature, peers=None, steps_done=1, fingerprints={})
+    step.own_state = lambda indices: [state(1)[index] for index in indices]
+    step.load_state_dict = loaded.append
+    checkpoints = Checkpoints(step, tmp_path, frozen=True)
+    checkpoints.save()
+    checkpoints.wait()
+    assert checkpoints.resume() == 1
+    assert bits([loaded[0]["model"]["w"], loaded[0]["model"]["v"]]) == bits(state(1)[:2])
+
+
 def test_what_was_left_half_written_is_removed(tmp_path: Path) -> None:
     (tmp_path / ".step-00000009").mkdir()
     (tmp_path / ".step-00000009" / "rank-00000.safetensors").write_bytes(b"half")

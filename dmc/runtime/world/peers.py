@@ -88,6 +88,10 @@ class Peers:
         """Before all ranks collect something outside steps. Raises DmcError that names those who do not."""
         self.store.barrier("a call that all ranks make (state_dict, snapshot, save, load_state_dict)", self._patience_s)
 
+    def exchange(self, what: str, mine: bytes) -> list[bytes]:
+        """What each rank gives; all ranks ask for it. Raises DmcError that names those who do not."""
+        return self.store.exchange(f"{what}, which all ranks read", mine, self._patience_s)
+
     def together(self, do: Callable[[], None]) -> None:
         """Does something on all ranks at the same time. Raises on all of them where it fails on one."""
         self.gather()

@@ -144,9 +144,13 @@ class CheckpointWriter:
 
     def _shards(self) -> list[tuple[int, ...]]:
         """For each tensor of the state the ranks that write it, one for each distinct part."""
-        layouts = [(spec.shape, *self._signature.layout_of(spec)) for spec in self._signature.state]
-        spreads = [Spread(shape, splits, self._mesh, paddings) for shape, splits, paddings in layouts]
-        # Replicas take turns.
+        holders = self._signature.holders
+        layouts = [(spec, *self._signature.layout_of(spec)) for spec in self._signature.state]
+        spreads = [
+            Spread(spec.shape, splits, self._mesh, paddings, holders=holders.get(spec.name))
+            for spec, splits, paddings in layouts
+        ]
+        # Replicas take turns. The reader, who knows no holders, counts parts in the same order.
         return [tuple(ranks[index % len(ranks)] for ranks in spread.replicas) for index, spread in enumerate(spreads)]
 
 
