@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, overload
 
 from dmc.errors import PlanError
 from dmc.mesh import Mesh
-from dmc.plans.pipelines import check_pipelines
+from dmc.plans.pipelines import TABLE, check_pipelines
 from dmc.plans.rules import (
     DataParallel,
     ExpertParallel,
@@ -26,6 +26,7 @@ from dmc.plans.rules import (
     ShardActivation,
     ShardInput,
 )
+from dmc.schedules import NAMES
 
 STAGES = (0, 1, 2, 3)
 
@@ -149,8 +150,8 @@ class Recipe:
         "balanced", for stages with about equal numbers of parameters that begin at the model's blocks (members of
         lists, such as `h.3`), whatever these compute. chunks: the number of stages of each rank. microbatches: into how
         many a batch is divided, which is `accumulate` of `dmc.compile`; either says it. schedule: the order in which a
-        rank runs the forward and backward passes of its stages, by name, or the path of a CSV file with a row for each
-        rank, in the form of `torch.distributed.pipelining`.
+        rank runs the forward and backward passes of its stages, by name (`dmc.schedules.NAMES`), or the path of a CSV
+        file with a row for each rank, in the form of `torch.distributed.pipelining`.
         """
         # A caller without a type checker may pass anything.
         numbers: dict[str, Any] = {"microbatches": 1 if microbatches is None else microbatches, "chunks": chunks}
@@ -159,8 +160,11 @@ class Recipe:
         for name, value in numbers.items():
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise PlanError("pipeline", f"{name}={value!r}", hint="it must be an integer of at least 1")
-        cuts = "balanced" if isinstance(cut, str) else tuple(cut)
-        return self._with(Pipeline(axis, cuts, microbatches, os.fspath(schedule), chunks, recipe=self.name))
+        cuts, order = "balanced" if isinstance(cut, str) else tuple(cut), os.fspath(schedule)
+        if not order.endswith(TABLE) and order not in NAMES:
+            hint = f"use one of {', '.join(NAMES)}, or the path of a CSV file"
+            raise PlanError("pipeline", f"schedule={order!r} is unknown", hint)
+        return self._with(Pipeline(axis, cuts, microbatches, order, chunks, recipe=self.name))
 
     def use(self, recipe: Recipe) -> Self:
         """Adds the rules of a ready-made plan, such as `dmc.plans.megatron_gpt2("tp")`."""

@@ -107,6 +107,10 @@ pipeline("pp", cut=["h.1"], chunks=2): 1 cut makes 2 stages, but 'pp' has 2 rank
         (lambda plan: plan.pipeline("pp", cut=["h.1"], microbatches="8"), "pipeline: microbatches='8'"),
         (lambda plan: plan.pipeline("pp", cut=["h.1"], chunks=0), "pipeline: chunks=0"),
         (
+            lambda plan: plan.pipeline("pp", cut=["h.1"], schedule="1F1B"),
+            "pipeline: schedule='1F1B' is unknown\n  hint: use one of gpipe, 1f1b, ",
+        ),
+        (
             lambda plan: plan.pipeline("pp", cut=["h.1"]).pipeline("pp", cut=["h.2"]),
             'pipeline("pp", cut=["h.2"]): the plan has a pipeline already, pipeline("pp", cut=["h.1"])',
         ),
