@@ -8,9 +8,9 @@ import sys
 from types import ModuleType
 
 from torch_mlir import ir, passmanager, rewrite
-from torch_mlir.dialects import arith, ext, func, linalg, math, scf, tensor
+from torch_mlir.dialects import arith, builtin, ext, func, linalg, math, scf, tensor
 
-__all__ = ["arith", "ext", "func", "ir", "linalg", "math", "passmanager", "rewrite", "scf", "tensor"]
+__all__ = ["arith", "builtin", "ext", "func", "ir", "linalg", "math", "passmanager", "rewrite", "scf", "tensor"]
 
 # Dialects without classes in Python. The bindings search for a module again at each of their operations, unless it
 # exists.

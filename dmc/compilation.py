@@ -158,9 +158,6 @@ def state_plan(
         return None
     resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate, factors)
     write_plan(imported.module, resolved, signature, machine.name)
-    if resolved.pipeline is not None:
-        fact = "cannot be compiled yet: no pass makes programs of single stages"
-        raise PlanError(resolved.pipeline.rule, fact, hint="leave the pipeline out; other rules may use its axis")
     return resolved
 
 

@@ -27,6 +27,7 @@ from dmc.dialect.plan import COMMANDS, DECLARATIONS
 from dmc.dialect.transfers import SHARDING
 from dmc.errors import DmcError, PipelineError
 from dmc.placement.placement import Placement
+from dmc.stages import stages_of
 from dmc.step_function import (
     ROLES,
     STATE_ROLES,
@@ -63,9 +64,15 @@ class Form:
 def verify_form(module: ir.Module, form: Form) -> None:
     """Raises DmcError, naming operation, location and way out, for the first violation of `form`.
 
-    Raises MLIRError if the module is not even valid MLIR.
+    Raises MLIRError if the module is not even valid MLIR. Of stages each is one.
     """
     module.operation.verify()
+    with stages_of(module) as parts:
+        for part in parts:
+            _verify_part(part, form)
+
+
+def _verify_part(module: ir.Module, form: Form) -> None:
     for op in listed(module.operation):
         if not form.allows(op.name):
             raise DmcError(op, f"not allowed in form '{form.name}'", form.way_out)

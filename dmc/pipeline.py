@@ -24,6 +24,7 @@ from dmc.passes.placed.narrow_collectives import NarrowCollectives
 from dmc.passes.placed.pad_uneven import PadUneven
 from dmc.passes.placed.partition import Partition
 from dmc.passes.placed.propagate_sharding import PropagateSharding
+from dmc.passes.planned.join_stages import JoinStages
 from dmc.passes.planned.lower_to_plan import LowerToPlan
 from dmc.passes.planned.place_events import PlaceEvents
 from dmc.passes.planned.plan_memory import PlanMemory
@@ -33,9 +34,12 @@ from dmc.passes.scheduled.bucket import Bucket
 from dmc.passes.scheduled.copy_ports import CopyPorts
 from dmc.passes.scheduled.form_kernels import FormKernels
 from dmc.passes.scheduled.keep import Keep
+from dmc.passes.scheduled.name_kernels import NameKernels
 from dmc.passes.scheduled.offload import Offload
+from dmc.passes.scheduled.pace_messages import PaceMessages
 from dmc.passes.scheduled.schedule import SPREAD, Schedule
 from dmc.passes.scheduled.select_kernels import SelectKernels
+from dmc.passes.scheduled.split_stages import SplitStages
 from dmc.passes.scheduled.stage_inputs import StageInputs
 from dmc.passes.scheduled.tensors.absorb_casts import AbsorbCasts
 from dmc.passes.scheduled.tensors.channels_last import ChannelsLast
@@ -81,6 +85,7 @@ STAGES = (
     Stage(
         SCHEDULED,
         (
+            SplitStages(),
             On(GPU, AbsorbCasts()),
             On(GPU, InlineComposites(keep_whole=True), InlineComposites()),
             "canonicalize",
@@ -106,13 +111,15 @@ STAGES = (
             AssignQueues(),
             Offload(),
             Keep(),
+            PaceMessages(),
             *SPREAD,  # dm-hoist-start, dm-sink-wait
             Schedule(),
             # Any other order may leave movements of two communicators unordered.
             AssignQueues(),
+            NameKernels(),
         ),
     ),
-    Stage(PLANNED, (PlanMemory(), LowerToPlan(), PlaceEvents())),
+    Stage(PLANNED, (PlanMemory(), LowerToPlan(), JoinStages(), PlaceEvents())),
 )
 
 # Called with the name of a form, or of a point between two forms, and the module, which it must not change.

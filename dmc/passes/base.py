@@ -6,7 +6,9 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, ClassVar, Self
 
 from dmc._mlir import ir, passmanager
@@ -14,6 +16,7 @@ from dmc.errors import PipelineError
 from dmc.passes.options import describe_options, format_options, parse_options
 from dmc.passes.text import split
 from dmc.passes.where import Where
+from dmc.stages import stages_of
 
 REGISTRY: dict[str, type[Pass]] = {}
 
@@ -29,6 +32,8 @@ class Pass:
     """
 
     name: ClassVar[str]
+    # Whether a pass of a module with stages takes all of them at once.
+    is_whole: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -112,13 +117,24 @@ def run_passes(
 ) -> None:
     """Runs a pipeline on `module`, for its targets.
 
-    It is one MLIR PassManager, so that upstream's verification and reports cover dmc's passes, too.
+    It is one MLIR PassManager, so that upstream's verification and reports cover dmc's passes, too; for a module of
+    stages (`dmc.stages`) one for each, but for passes on whole modules.
 
     Raises PipelineError before anything runs if upstream rejects its text; exceptions of dmc's passes propagate
     unchanged; a failing upstream pass or verifier raises MLIRError with its diagnostics.
     """
+    steps = tuple(chosen(module, elements))
+    _manager(module, steps, options)
+    for is_whole, group in groupby(steps, lambda step: isinstance(step, Pass) and step.is_whole):
+        own = tuple(group)
+        with nullcontext([module]) if is_whole else stages_of(module) as parts:
+            for part in parts:
+                _manager(part, own, options).run(part.operation)
+
+
+def _manager(module: ir.Module, steps: Iterable[Step], options: PassManagerOptions) -> passmanager.PassManager:
     manager = passmanager.PassManager("builtin.module", context=module.context)
-    for step in chosen(module, elements):
+    for step in steps:
         _add(manager, module, step)
     manager.enable_verifier(options.verify_each)
     if options.print_ir_after_all:
@@ -127,7 +143,7 @@ def run_passes(
         )
     if options.timing:
         manager.enable_timing()
-    manager.run(module.operation)
+    return manager
 
 
 def chosen(module: ir.Module, elements: Iterable[Element]) -> Iterator[Step]:

@@ -116,7 +116,22 @@ class Moved(msgspec.Struct, frozen=True, array_like=True, tag="moved"):
     how: Moving
 
 
-Node: TypeAlias = Local | Choice | Moved
+class Sent(msgspec.Struct, frozen=True, array_like=True, tag="sent"):
+    """A message of this number from each rank to the one that is member `peer` of its group along `axes`; no value."""
+
+    number: int
+    axes: tuple[str, ...]
+    peer: int
+    operand: int
+
+
+class Received(msgspec.Struct, frozen=True, array_like=True, tag="received"):
+    """What arrives as the message of this number."""
+
+    number: int
+
+
+Node: TypeAlias = Local | Choice | Moved | Sent | Received
 
 
 class Body(msgspec.Struct, frozen=True, array_like=True):
@@ -130,7 +145,8 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
 class Step(msgspec.Struct, frozen=True, array_like=True):
     """A step of every rank: arguments by name and size, and the final state and outputs, as values.
 
-    functions: those it calls, except the kernels of a job.
+    functions: those it calls, except the kernels of a job. ranks: those that run it, a stage of a pipeline; none stands
+    for all.
     """
 
     arguments: tuple[tuple[str, int], ...]
@@ -138,6 +154,7 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
     state: dict[str, int]
     outputs: dict[str, int]
     functions: dict[str, Body]
+    ranks: tuple[int, ...] = ()
 
 
 class Dataflow(msgspec.Struct, frozen=True, array_like=True):
@@ -145,13 +162,13 @@ class Dataflow(msgspec.Struct, frozen=True, array_like=True):
 
     placed: form placed. opened: the same without composites. simplified: after upstream's canonicalize and cse,
     dm-chunk-head, dm-pad-classes and dm-merge-products. scheduled: form scheduled, kernel by kernel in the order of
-    issue.
+    issue. Each but the first is a step for each stage of a pipeline.
     """
 
     placed: Step
-    opened: Step
-    simplified: Step
-    scheduled: Step
+    opened: tuple[Step, ...]
+    simplified: tuple[Step, ...]
+    scheduled: tuple[Step, ...]
     kernels: dict[str, Body]
 
     def digest(self) -> str:

@@ -168,6 +168,6 @@ class AnyRank(Meaning):
             size = sum(length for *_, length in node.pieces)
         return (self.family.chosen(axes, members, size),)
 
-    def _move(self, node: Moved, held: Sequence[Held]) -> None:
-        (own,) = held
+    def _move(self, node: Moved, held: Mapping[int, Held]) -> None:
+        (own,) = held.values()
         own.append(self.family.moved(node.kind, node.axes, own[node.operand], node.how))

@@ -10,13 +10,13 @@ from operator import mul
 from dmc.errors import ProofError
 from dmc.program import Collective, Job, Launch, Move, Program, Range, Work, accesses
 from dmc.program.classes import moved
-from dmc.program.collectives import MESSAGES
+from dmc.program.collectives import MESSAGES, members_of
 from dmc.program.dataflow import Dataflow, Moving
 from dmc.program.interval_map import IntervalMap
 from dmc.program.program import Space
 from dmc.proof.any_rank import AnyRank, Family, Unknown
 from dmc.proof.expected import Expected, expected_of
-from dmc.proof.meaning import delivered
+from dmc.proof.meaning import alike, delivered
 from dmc.proof.meshes import mesh_of
 from dmc.proof.story import told, where
 from dmc.proof.values import Values
@@ -45,8 +45,9 @@ def check_dataflow(job: Job, dataflow: Dataflow) -> None:
 
 def check_each_rank(job: Job, dataflow: Dataflow) -> None:
     """Likewise, with values of each rank: linear in the commands of all ranks."""
-    expected = expected_of(dataflow, mesh_of(job))
-    ranks = [_Rank(program, expected) for program in job.programs]
+    mesh = mesh_of(job)
+    expected = expected_of(dataflow, mesh, stages=job.stages)
+    ranks = [_Rank(program, expected, alike(mesh, job.stages, program.rank)) for program in job.programs]
     _play([rank.walk() for rank in ranks], expected.values)
     for rank in ranks:
         rank.check_end()
@@ -59,7 +60,7 @@ def holds_for_any_rank(job: Job, dataflow: Dataflow) -> bool:
     mesh = mesh_of(job)
     try:
         expected = expected_of(dataflow, mesh, AnyRank, family := Family(mesh))
-        rank = _Rank(job.classes[0].program, expected, family)
+        rank = _Rank(job.classes[0].program, expected, 0, family)
         _play_any(rank.walk(), family, {each.name: each.axes for each in job.channels})
         rank.check_end()
     except (ProofError, Unknown):
@@ -88,11 +89,15 @@ def _play(walks: Sequence[_Walk], values: Values) -> None:
             command, value = next(walks[rank]) if given is None else walks[rank].send(given)
         except StopIteration:
             continue
-        members = arrived[command.instance, command.channel, command.ranks]
+        ranks = members_of(rank, command)
+        members = arrived[command.instance, command.channel, ranks]
         members[rank] = value
-        if len(members) == len(command.ranks):
-            given_by = [members[each] for each in command.ranks]
-            ready += zip(command.ranks, delivered(values, command.kind, given_by, _how(command)), strict=True)
+        if len(members) == len(ranks):
+            given_by = [members[each] for each in ranks]
+            # The sender of a message is the first of its two ranks.
+            is_message = command.kind in MESSAGES
+            results = given_by[:1] * 2 if is_message else delivered(values, command.kind, given_by, _how(command))
+            ready += zip(ranks, results, strict=True)
 
 
 def _how(command: Collective) -> Moving:
@@ -104,14 +109,15 @@ def _how(command: Collective) -> Moving:
 class _Rank:
     """The contents of one rank's bytes, up to the command it has reached; or, as a family, of any rank's."""
 
-    def __init__(self, program: Program, expected: Expected, family: Family | None = None) -> None:
+    def __init__(self, program: Program, expected: Expected, first: int, family: Family | None = None) -> None:
+        """first: the first rank that has the same arguments."""
         self.program, self.expected, self.values, self.family = program, expected, expected.values, family
         nothing = (self.values.unwritten, 0)
         self.memory: defaultdict[Space, IntervalMap[_Content]] = defaultdict(lambda: IntervalMap(nothing))
         self.launches = 0
         for slot in program.slots:
             if slot.role != "output":
-                how, along = ("argument", slot.name, program.rank), () if family is None else family.mesh.axes
+                how, along = ("argument", slot.name, first), () if family is None else family.mesh.axes
                 self._write(slot.range, self.values.made(how, slot.range.length, along=along))
 
     def walk(self) -> _Walk:
@@ -123,11 +129,10 @@ class _Rank:
                 case Move():
                     self._write(command.target, *self._reads(command))
                 case Collective():
-                    if command.kind in MESSAGES or command.source is None or command.target is None:
-                        fact = "is a message between two ranks, but form placed has none"
-                        raise ProofError("V11", where(self.program, index), fact, "use a collective")
-                    (value,) = self._reads(command)
-                    self._write(command.target, (yield command, value))
+                    sent = self._reads(command)
+                    received = yield command, (sent[0] if sent else self.values.unwritten)
+                    if command.target is not None:
+                        self._write(command.target, received)
                 case _:
                     pass
 

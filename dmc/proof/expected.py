@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from dmc.errors import ProofError
 from dmc.mesh import Mesh
 from dmc.program import Launch, Variants
-from dmc.program.dataflow import Call, Choice, Dataflow, Step
+from dmc.program.dataflow import Body, Call, Choice, Dataflow, Step
 from dmc.program.labels import short
-from dmc.proof.meaning import Held, Meaning
+from dmc.proof.meaning import Held, Meaning, of_stages
 from dmc.proof.values import Values
 
 # At most this many pieces of a value are listed.
@@ -83,33 +83,58 @@ class Expected:
 
 
 def expected_of(
-    dataflow: Dataflow, mesh: Mesh, kind: type[Meaning] = Meaning, values: Values | None = None
+    dataflow: Dataflow,
+    mesh: Mesh,
+    kind: type[Meaning] = Meaning,
+    values: Values | None = None,
+    stages: Sequence[str] = (),
 ) -> Expected:
-    """Finds the values of every rank. Raises ProofError if a form's values differ from those of the one before it.
+    """Finds the values of every rank. stages: the axes along which ranks are stages of a pipeline. Raises ProofError if a form's values differ from those of the one before it.
 
     Upstream's canonicalize and cse, dm-chunk-head, dm-pad-classes, dm-merge-products and dm-channels-last are trusted.
     """
     values = values or Values()
     ranks = kind(mesh, values, {}).ranks
     expected = Expected(values, [[] for _ in ranks])
-    placed, opened, simplified = (
-        kind(mesh, values, step.functions).of_step(step)
-        for step in (dataflow.placed, dataflow.opened, dataflow.simplified)
-    )
-    scheduled = kind(mesh, values, {**dataflow.kernels}, expected.note).of_step(dataflow.scheduled)
+
+    def found(steps: Sequence[Step], functions: Mapping[str, Body] | None = None) -> _Found:
+        note = None if functions is None else expected.note
+        own = [step.functions if functions is None else functions for step in steps]
+        walks = [(kind(mesh, values, each, note, stages), step) for each, step in zip(own, steps, strict=True)]
+        return {rank: (step, held) for step, each in of_stages(walks) for rank, held in each.items()}
+
+    placed, opened, simplified = map(found, ((dataflow.placed,), dataflow.opened, dataflow.simplified))
+    scheduled = found(dataflow.scheduled, dataflow.kernels)
+    is_split = _check_split(mesh, dataflow)
     for rank in ranks:
-        if name := _other(_ends(dataflow.placed, placed[rank]), _ends(dataflow.opened, opened[rank])):
+        own = _ends(*opened[rank])
+        if name := _other(_within(_ends(*placed[rank]), own) if is_split else _ends(*placed[rank]), own):
             fact = f"'{name}' of rank {rank} is computed differently from form placed"
             raise ProofError("V11", "stage scheduled, dm-inline-composites", fact, _HINT)
-        state, outputs = ends = _ends(dataflow.simplified, simplified[rank])
-        if name := _other(ends, _ends(dataflow.scheduled, scheduled[rank])):
-            raise _first_difference(expected, rank, simplified[rank], name)
+        state, outputs = ends = _ends(*simplified[rank])
+        if name := _other(ends, _ends(*scheduled[rank])):
+            raise _first_difference(expected, rank, simplified[rank][1], name)
         expected.state.append(state)
         expected.outputs.append(outputs)
     return expected
 
 
+def _check_split(mesh: Mesh, dataflow: Dataflow) -> bool:
+    """Whether the step has stages. Then each rank must be in one, and each tensor of the step's ends in some."""
+    if not any(step.ranks for step in dataflow.opened):
+        return False
+    held = {name for step in dataflow.opened for name in (*step.state, *step.outputs)}
+    counted = sorted(rank for step in dataflow.opened for rank in step.ranks)
+    if missing := [name for name in (*dataflow.placed.state, *dataflow.placed.outputs) if name not in held]:
+        raise ProofError("V11", "stage scheduled, dm-split-stages", f"no stage has '{missing[0]}'", _HINT)
+    if counted != list(mesh.ranks):
+        raise ProofError("V11", "stage scheduled, dm-split-stages", "not every rank is in one stage", _HINT)
+    return True
+
+
 _Ends = tuple[dict[str, int], dict[str, int]]
+# By rank: the step that it runs, and the values of that.
+_Found = dict[int, tuple[Step, Held]]
 
 
 def _ends(step: Step, held: Held) -> _Ends:
@@ -125,6 +150,12 @@ def _other(wanted: _Ends, found: _Ends) -> str:
         for name in {**mine, **theirs}
     ]
     return next((name for mine, theirs, name in pairs if mine != theirs), "")
+
+
+def _within(ends: _Ends, held: _Ends) -> _Ends:
+    """Those that a rank has."""
+    state, outputs = ({name: each[name] for name in own if name in each} for each, own in zip(ends, held, strict=True))
+    return state, outputs
 
 
 def _is_packed(values: Values, value: int, known: Container[int]) -> bool:

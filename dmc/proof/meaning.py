@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dmc.errors import ProofError
 from dmc.mesh import Mesh
 from dmc.program import collectives
 from dmc.program.dataflow import (
@@ -21,7 +22,9 @@ from dmc.program.dataflow import (
     Packed,
     Pointwise,
     Read,
+    Received,
     Rows,
+    Sent,
     Step,
     Transpose,
     Unpacked,
@@ -31,26 +34,48 @@ from dmc.proof.values import Segment, Values
 
 # The values of a body on one rank, by number.
 Held = list[int]
+# What was sent and not yet received, by the number of the message and the rank that receives it.
+Mail = dict[tuple[int, int], int]
 # Called for each function call of a step: the call, and its operands and results on each rank.
 OnCall = Callable[[Call | Choice, int, tuple[int, ...], tuple[int, ...]], None]
 
 
 @dataclass
 class Meaning:
-    """Finds the values of steps and functions on a mesh. A function on the same values is evaluated once."""
+    """Finds the values of steps and functions on a mesh. A function on the same values is evaluated once.
+
+    stages: the axes along which ranks are stages of a pipeline.
+    """
 
     mesh: Mesh
     values: Values
     functions: Mapping[str, Body]
     on_call: OnCall | None = None
+    stages: Sequence[str] = ()
     _known: dict[tuple[str, tuple[int, ...]], tuple[int, ...]] = field(default_factory=dict)
     _moves: dict[str, bool] = field(default_factory=dict)
 
-    def of_step(self, step: Step) -> list[Held]:
+    def of_step(self, step: Step) -> dict[int, Held]:
         """The values of every rank. Linear in the nodes, times the ranks."""
-        ranks = self.ranks
-        held = [[self.argument(name, rank, size) for name, size in step.arguments] for rank in ranks]
-        self._run(step.nodes, held, ranks, self.on_call)
+        ((_, held),) = of_stages([(self, step)])
+        return held
+
+    def stage(self, step: Step, mail: Mail) -> Generator[int, None, dict[int, Held]]:
+        """The values of the ranks that run a step; stops, with the node's number, where a message has not been sent."""
+        ranks = step.ranks or self.ranks
+        held = {rank: [self.argument(name, rank, size) for name, size in step.arguments] for rank in ranks}
+        for number, node in enumerate(step.nodes):
+            match node:
+                case Sent():
+                    for rank, own in held.items():
+                        mail[node.number, self.mesh.group(rank, node.axes)[node.peer]] = own[node.operand]
+                case Received():
+                    while any((node.number, rank) not in mail for rank in held):
+                        yield number
+                    for rank, own in held.items():
+                        own.append(mail.pop((node.number, rank)))
+                case _:
+                    self._run((node,), held, self.on_call)
         return held
 
     @property
@@ -60,7 +85,7 @@ class Meaning:
 
     def argument(self, name: str, rank: int, size: int) -> int:
         """An argument of the step."""
-        return self.values.made(("argument", name, rank), size)
+        return self.values.made(("argument", name, alike(self.mesh, self.stages, rank)), size)
 
     def of_call(self, function: str, operands: tuple[int, ...]) -> tuple[int, ...]:
         """The results of a function without movements between ranks."""
@@ -68,20 +93,19 @@ class Meaning:
         if known is None:
             body = self.functions[function]
             held = list(operands)
-            self._run(body.nodes, [held], range(1))
+            self._run(body.nodes, {0: held})
             known = self._known[function, operands] = tuple(held[i] for i in body.results)
         return known
 
-    def _run(
-        self, nodes: Iterable[Node], held: Sequence[Held], ranks: Sequence[int], on_call: OnCall | None = None
-    ) -> None:
+    def _run(self, nodes: Iterable[Node], held: Mapping[int, Held], on_call: OnCall | None = None) -> None:
         for node in nodes:
             if isinstance(node, Moved):
                 self._move(node, held)
             elif isinstance(node, Call) and self._is_moving(node.function):
-                self._call_of_all(self.functions[node.function], node, held, ranks)
+                self._call_of_all(self.functions[node.function], node, held)
             else:
-                for rank, own in zip(ranks, held, strict=True):
+                assert not isinstance(node, Sent | Received), "messages are in a step itself"
+                for rank, own in held.items():
                     self._on_rank(node, rank, own, on_call)
 
     def _on_rank(self, node: Local | Choice, rank: int, own: Held, on_call: OnCall | None) -> None:
@@ -95,11 +119,11 @@ class Meaning:
         """The results of a node, given the values before it."""
         return tuple(_RULES[type(node)](self, node, own))
 
-    def _call_of_all(self, body: Body, call: Call, held: Sequence[Held], ranks: Sequence[int]) -> None:
-        inner = [[own[i] for i in call.operands] for own in held]
-        self._run(body.nodes, inner, ranks)
-        for own, given in zip(held, inner, strict=True):
-            own += [given[i] for i in body.results]
+    def _call_of_all(self, body: Body, call: Call, held: Mapping[int, Held]) -> None:
+        inner = {rank: [own[i] for i in call.operands] for rank, own in held.items()}
+        self._run(body.nodes, inner)
+        for rank, given in inner.items():
+            held[rank].extend(given[i] for i in body.results)
 
     def _is_moving(self, function: str) -> bool:
         """Whether a function differs between ranks, or moves data between ranks."""
@@ -111,11 +135,47 @@ class Meaning:
             )
         return self._moves[function]
 
-    def _move(self, node: Moved, held: Sequence[Held]) -> None:
+    def _move(self, node: Moved, held: Mapping[int, Held]) -> None:
         for group in self.mesh.groups(node.axes):
+            if group[0] not in held:
+                continue
             results = delivered(self.values, node.kind, [held[rank][node.operand] for rank in group], node.how)
             for rank, result in zip(group, results, strict=True):
                 held[rank].append(result)
+
+
+def alike(mesh: Mesh, stages: Sequence[str], rank: int) -> int:
+    """The first rank that has the same arguments: what several stages have, they have alike."""
+    if not stages:
+        return rank
+    first = 0
+    for axis, index in mesh.coordinates(rank).items():
+        first = first * mesh.axis_size(axis) + (0 if axis in stages else index)
+    return first
+
+
+def of_stages(stages: Sequence[tuple[Meaning, Step]]) -> list[tuple[Step, dict[int, Held]]]:
+    """The values of the ranks of each stage of a pipeline, each as far as possible without the others.
+
+    Raises ProofError where stages wait for each other's messages.
+    """
+    mail: Mail = {}
+    walks = [meaning.stage(step, mail) for meaning, step in stages]
+    done: dict[int, dict[int, Held]] = {}
+    places: dict[int, int] = {}
+    while len(done) < len(walks):
+        before = dict(places)
+        for number, walk in enumerate(walks):
+            if number not in done:
+                try:
+                    places[number] = next(walk)
+                except StopIteration as stop:
+                    done[number] = stop.value
+                    places.pop(number, None)
+        if places and places == before:
+            fact = f"stages {', '.join(map(str, places))} wait for messages that none of them sends before"
+            raise ProofError("V11", "stage scheduled, dm-split-stages", fact, "use another schedule")
+    return [(step, done[number]) for number, (_, step) in enumerate(stages)]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dmc.dialect.placements import mesh_of
 from dmc.errors import DmcError
 from dmc.mesh import Mesh
 from dmc.program.dataflow import Body, Call, Choice, Step
+from dmc.stages import place_of
 from dmc.step_function import STATE_ROLES, arguments, find_step, functions, mutated_state, outputs, symbol
 from dmc.walk import walk
 
@@ -50,7 +51,9 @@ def step_dataflow(module: ir.Module) -> Step:
         {name: reader[value] for name, value in each.items() if own.size(value.type)} for each in (kept, given)
     )
     taken = tuple((port.name, own.size(port.type)) for port in ports)
-    return Step(taken, tuple(reader.nodes), state, ends, own.bodies)
+    place = place_of(module)
+    ranks = () if place is None else place.ranks(own.mesh)
+    return Step(taken, tuple(reader.nodes), state, ends, own.bodies, ranks)
 
 
 def kernel_bodies(module: ir.Module, names: Iterable[str]) -> dict[str, Body]:

@@ -13,7 +13,7 @@ from dmc.analysis.storage.storages import member_offsets
 from dmc.dialect.collectives import permute_sources_and_targets
 from dmc.dialect.movement import movement_of
 from dmc.errors import DmcError
-from dmc.program.dataflow import NOBODY, Choice, Local, Moved, Movement, Moving, Read, Rows, Transpose
+from dmc.program.dataflow import NOBODY, Choice, Local, Moved, Movement, Moving, Read, Received, Rows, Sent, Transpose
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 # A contiguous range of a tensor: its first byte and its length.
@@ -75,13 +75,14 @@ def read_start(reader: Reader, op: ir.Operation) -> None:
     """A movement in flight is the value it will deliver."""
     movement = movement_of(op.opview).operation
     if movement.name not in MOVEMENTS:
-        raise DmcError(movement, "is a movement whose dataflow is not known", "use a collective")
+        raise DmcError(movement, "is a movement whose dataflow is not known", "use another")
     arguments = op.regions[0].blocks[0].arguments
     reader.numbers.update(
         (argument, reader[operand]) for argument, operand in zip(arguments, op.operands, strict=False)
     )
     MOVEMENTS[movement.name](reader, movement)
-    reader[op.results[0]] = reader[movement.results[0]]
+    if len(movement.results):
+        reader[op.results[0]] = reader[movement.results[0]]
 
 
 def read_pack(reader: Reader, op: ir.Operation) -> None:
@@ -153,6 +154,15 @@ def _permute(reader: Reader, op: ir.Operation) -> None:
     pairs = tuple(zip(*permute_sources_and_targets(op.opview), strict=True))
     how = Moving(reader.module.size(op.operands[0].type), pairs=pairs)
     reader[op.results[0]] = reader.add(Moved("permute", _axes(op), reader[op.operands[0]], how))
+
+
+def _send(reader: Reader, op: ir.Operation) -> None:
+    view = op.opview
+    reader.nodes.append(Sent(view.instance.value, _axes(op), view.target.value, reader[op.operands[0]]))
+
+
+def _recv(reader: Reader, op: ir.Operation) -> None:
+    reader[op.results[0]] = reader.add(Received(op.opview.instance.value))
 
 
 def _reduced(reader: Reader, op: ir.Operation, kind: Movement, operand: int) -> int:
@@ -233,4 +243,6 @@ MOVEMENTS: dict[str, Callable[[Reader, ir.Operation], None]] = {
     dm.BroadcastOp.OPERATION_NAME: _broadcast,
     dm.PermuteOp.OPERATION_NAME: _permute,
     dm.CopyOp.OPERATION_NAME: read_same,
+    dm.SendOp.OPERATION_NAME: _send,
+    dm.RecvOp.OPERATION_NAME: _recv,
 }

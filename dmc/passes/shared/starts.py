@@ -61,13 +61,21 @@ def wait_of(start: dm.StartOp) -> dm.WaitOp:
 
 def with_tokens(start: dm.StartOp, tokens: Sequence[ir.Value]) -> dm.StartOp:
     """A start that also waits for `tokens`, replacing `start`, which is erased."""
+    return _replaced(start, [*start.after, *tokens])
+
+
+def without_tokens(start: dm.StartOp) -> dm.StartOp:
+    """A start that waits for nothing but its operand, replacing `start`, which is erased."""
+    return _replaced(start, [])
+
+
+def _replaced(start: dm.StartOp, tokens: Sequence[ir.Value]) -> dm.StartOp:
     old = start.operation
     attributes = {name: old.attributes[name] for name in old.attributes}
-    inputs = 0 if start.input is None else 1
-    sizes = [inputs, len(old.operands) - inputs + len(tokens)]
-    attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
+    inputs = [] if start.input is None else [start.input]
+    attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([len(inputs), len(tokens)])
     types = [result.type for result in old.results]
-    operands = [*old.operands, *tokens]
+    operands = [*inputs, *tokens]
     new = ir.Operation.create(
         old.name, types, operands, attributes, regions=1, loc=old.location, ip=ir.InsertionPoint(old)
     )

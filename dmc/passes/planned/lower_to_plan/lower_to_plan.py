@@ -19,6 +19,7 @@ from dmc.passes.base import Pass
 from dmc.passes.planned.lower_to_plan.rank_programs import first_program
 from dmc.passes.shared.programs import write_program
 from dmc.program import Await, Buffer, Class, Job, Program, Range, Record
+from dmc.stages import place_of
 from dmc.step_function import find_step, functions, symbol
 from dmc.walk import listed
 
@@ -42,10 +43,12 @@ class LowerToPlan(Pass):
         step = find_step(module)
         meshes = [op for op in module.body.operations if isinstance(op, dm.MeshOp)]
         mesh = mesh_of(meshes[0]) if meshes else Mesh(rank=1)
-        lowered, firsts = first_program(step, mesh)
+        place = place_of(module)
+        ranks = tuple(mesh.ranks) if place is None else place.ranks(mesh)
+        lowered, firsts = first_program(step, mesh, ranks[0])
         program = _with_buffers(lowered, firsts, buffers_of(step))
         channels = tuple(map(channel_of, (op for op in module.body.operations if isinstance(op, dm.ChannelOp))))
-        job = Job(dict(mesh.items()), channels, {}, (Class(tuple(mesh.ranks), program),))
+        job = Job(dict(mesh.items()), channels, {}, (Class(ranks, program),))
         _describe_kernels(module, step)
         with ir.InsertionPoint(module.body), step.location:
             name = meshes[0].sym_name.value if meshes else ""

@@ -42,13 +42,13 @@ from dmc.step_function import Port, arguments, mutated_state, outputs
 COMPUTE = "compute"
 
 
-def first_program(step: func.FuncOp, mesh: Mesh) -> tuple[Program, list[int]]:
-    """The program of the first rank, which says what differs on others, without events and buffers; and for each
-    operation of @step its first command's number.
+def first_program(step: func.FuncOp, mesh: Mesh, rank: int = 0) -> tuple[Program, list[int]]:
+    """The program of `rank`, the first that runs it, which says what differs on others, without events and buffers; and
+    for each operation of @step its first command's number.
 
     Raises DmcError for a missing address, or operations that do not belong to form scheduled.
     """
-    lowering = _Lowering(mesh)
+    lowering = _Lowering(mesh, rank)
     *body, terminator = (view.operation for view in step.entry_block.operations)
     for port, space in zip(arguments(step), argument_spaces(step), strict=True):
         lowering.take(step, port, space)
@@ -60,7 +60,7 @@ def first_program(step: func.FuncOp, mesh: Mesh) -> tuple[Program, list[int]]:
     lowering.leave(step, terminator)
     arenas = {named.name: named.attr.value for named in ir.DictAttr(step.operation.attributes[ARENAS])}
     lanes, commands = _used(lowering)
-    program = Program(0, arenas, lanes, tuple(lowering.slots), commands)
+    program = Program(rank, arenas, lanes, tuple(lowering.slots), commands)
     return program, firsts
 
 
@@ -73,6 +73,7 @@ class _Lowering:
     """
 
     mesh: Mesh
+    rank: int
     places: dict[ir.Value, Range] = field(default_factory=dict)
     strides: dict[ir.Value, dict[str, int]] = field(default_factory=dict)
     tokens: dict[ir.Value, int] = field(default_factory=dict)
@@ -194,7 +195,7 @@ def _movement(lowering: _Lowering, start: Any, movement: Any) -> Command:
         lane=lane,
         kind=movement.operation.name.removeprefix("dm."),  # pyright: ignore[reportArgumentType]
         channel=movement.channel.value,
-        ranks=lowering.mesh.group(0, dm.group_axes(movement.group)),
+        ranks=lowering.mesh.group(lowering.rank, dm.group_axes(movement.group)),
         instance=start.instance.value,
         dtype=str(kept.element_type),
         count=prod(kept.shape),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dmc import dialect as dm
@@ -23,6 +23,7 @@ from dmc.passes.scheduled.schedule.movements import place_movements
 from dmc.passes.scheduled.schedule.picks import frees_first
 from dmc.passes.scheduled.schedule.prefetch import prefetch_layers
 from dmc.passes.scheduled.schedule.report import Limit, print_reasons
+from dmc.stages import place_of
 
 _UNTOLD = 1e-3  # of a step's time: less than the timing model can tell
 _TRIES = 3  # at most this many caps are tried until dm-plan-memory can place the order under the requested one
@@ -36,7 +37,7 @@ class Schedule(Pass):
     them. Candidates are the given order, that of FSDP, and several list schedules, each with its movements started and
     waited for as the cap allows. The timing model of one rank (`dmc/analysis/tasks/timeline.py`, costs of `machine`)
     chooses, so the result is never slower than the input; among orders within 0.1 % of the fastest, the one that needs
-    least memory. algorithm: "asis" moves views only; "prefetch" gathers a layer's parameters while the layer before it
+    least memory. A stage of a pipeline keeps the order of its actions. algorithm: "asis" moves views only; "prefetch" gathers a layer's parameters while the layer before it
     runs, like FSDP, for comparison; "frugal" runs what frees memory as early as possible, without overlap that takes
     memory.
 
@@ -56,6 +57,9 @@ class Schedule(Pass):
     def run(self, module: ir.Module) -> None:
         """Raises DmcError if no order is found under the cap, and for operations that do not belong to form
         scheduled."""
+        if place_of(module) is not None and self.algorithm != "asis":
+            replace(self, algorithm="asis").run(module)
+            return
         graph = read_tasks(module, TaskCosts.of(module, costs_of(module, self.machine)))
         given = _Candidate.of(graph, list(graph.order))
         # The frugal order is where dm-keep begins, over the cap.

@@ -1,0 +1,230 @@
+"""What each rank of a pipeline runs, in order: operations for micro-batches, and messages."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from dmc._mlir import ir
+from dmc.analysis.kernels.graph import outer_reads
+from dmc.dialect.plan import type_bytes
+from dmc.errors import DmcError
+from dmc.passes.scheduled.split_stages.assignment import Assignment
+from dmc.passes.scheduled.split_stages.flow import OUTSIDE, Key, is_tensor, size_of
+from dmc.passes.scheduled.split_stages.slices import of_inputs
+from dmc.schedules import Table
+from dmc.step_function import STATE_ROLES, Port
+
+# A number that many ranks need is computed by each where that takes one message at most, instead of being sent.
+_FEW = 1
+_NUMBER = 8  # bytes
+# The time of each kind of action, relative to a forward pass: a product has two gradients.
+_PASSES = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}
+
+
+@dataclass(frozen=True)
+class Run:
+    """An operation for a micro-batch. share: of the time of its action, in that of a forward pass."""
+
+    op: ir.Operation
+    micro: int
+    share: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A value that a rank of the pipeline sends to another."""
+
+    key: Key
+    source: int
+    target: int
+
+
+@dataclass(frozen=True)
+class Send:
+    """One end of a message."""
+
+    message: Message
+
+
+@dataclass(frozen=True)
+class Receive:
+    """The other end of a message."""
+
+    message: Message
+
+
+Item: TypeAlias = Run | Send | Receive
+
+
+@dataclass
+class RankProgram:
+    """items: in order. arguments: those of the step that the rank has. results: the numbers of the step's results that it
+    gives.
+    """
+
+    rank: int
+    items: list[Item] = field(default_factory=list[Item])
+    arguments: set[ir.Value] = field(default_factory=set[ir.Value])
+    results: list[int] = field(default_factory=list[int])
+
+
+def programs_of(
+    assignment: Assignment, table: Table, ranks: int, results: Sequence[Port], state: Mapping[int, ir.Value]
+) -> list[RankProgram]:
+    """One for each rank. state: of the number of a result that is new state, the argument that it replaces.
+
+    Raises DmcError where an operation needs what its rank computes later.
+    """
+    lines = [_Line(assignment, table, rank, _base(assignment, table, rank)) for rank in range(ranks)]
+    for line in lines:
+        line.fill(results, state)
+    for line in lines:
+        line.send([message for other in lines for message in other.received if message.source == line.rank])
+    programs = [line.program() for line in lines]
+    # State that nothing reads is kept, too.
+    held = set[ir.Value]().union(*(program.arguments for program in programs))
+    unread = (value for value, port in assignment.flow.ports.items() if port.role in STATE_ROLES and value not in held)
+    programs[0].arguments.update(unread)
+    return programs
+
+
+def _base(assignment: Assignment, table: Table, rank: int) -> Iterator[Run]:
+    """The operations of a rank's stages, by its row of the schedule."""
+    stages, flow = assignment.stages, assignment.flow
+    own = {stage for stage, place in enumerate(table.ranks_of) if place == rank}
+    yield from (Run(op, OUTSIDE) for op in flow.before if stages.get(op) in own)
+    first = of_inputs(assignment)
+    parts: defaultdict[tuple[int, str], list[ir.Operation]] = defaultdict(list)
+    for op in flow.inside:
+        if stages.get(op) in own:
+            kinds = "F" if op not in assignment.backward else "BI" if op in first else "BW"
+            for kind in kinds:
+                parts[stages[op], kind].append(op)
+    for action in table.row(rank):
+        ops = parts[action.stage, action.kind]
+        yield from (Run(op, action.micro, _PASSES[action.kind] / len(ops)) for op in ops)
+    yield from (Run(op, OUTSIDE) for op in flow.after if stages.get(op) in own)
+
+
+class _Line:
+    """A rank's program while it is made. at: the place of what makes each value that it has."""
+
+    def __init__(self, assignment: Assignment, table: Table, rank: int, base: Iterator[Run]) -> None:
+        self.assignment, self.flow, self.rank = assignment, assignment.flow, rank
+        self._ranks_of = table.ranks_of
+        self._base = list(base)
+        self._items: list[Item] = []
+        self._has: set[Key] = set()
+        self._done: set[Run] = set()
+        self._program = RankProgram(rank)
+        self.received: list[Message] = []
+
+    def fill(self, results: Sequence[Port], state: Mapping[int, ir.Value]) -> None:
+        """All operations, with what each needs before it, and then the results."""
+        for run in self._base:
+            self._run(run)
+        for value, owner in self.assignment.owners.items():
+            if self._ranks_of[owner] == self.rank:
+                self._program.arguments.add(value)
+        for port in results:
+            value = self.flow.terminator.operands[port.index]
+            if self._gives(port, value, state):
+                self._need(self.flow.key(value, OUTSIDE))
+                self._program.results.append(port.index)
+
+    def _gives(self, port: Port, value: ir.Value, state: Mapping[int, ir.Value]) -> bool:
+        """Whether a result is this rank's: new state of what it has, outputs where they arise, and numbers everywhere."""
+        if (argument := state.get(port.index)) is not None:
+            return argument in self._program.arguments
+        return type_bytes(port.type) <= _NUMBER or self._maker_rank(self.flow.key(value, OUTSIDE)) in (None, self.rank)
+
+    def _run(self, run: Run) -> None:
+        if run in self._done:
+            return
+        self._done.add(run)
+        for key in self.flow.reads(run.op, run.micro):
+            self._need(key)
+        self._items.append(run)
+        self._has.update((result, run.micro) for result in run.op.results)
+
+    def _need(self, key: Key) -> None:
+        """Makes a value the rank's: an argument, what it computes itself, or a message."""
+        if key in self._has or self.flow.is_index(key[0]):
+            return
+        rank = self._maker_rank(key)
+        if key[0] in self.flow.ports and rank in (None, self.rank):
+            self._program.arguments.add(key[0])
+            self._has.add(key)
+        elif rank is None or self._is_cheap(key) or not is_tensor(key[0]) or self._is_later(key, rank):
+            self._run(Run(self.flow.makers[key[0]], key[1]))
+        elif rank == self.rank:
+            fact = "is needed before the rank of the pipeline that computes it does"
+            raise DmcError(self.flow.makers[key[0]], fact, "cut the model elsewhere, or use another schedule")
+        else:
+            self.received.append(message := Message(key, rank, self.rank))
+            self._items.append(Receive(message))
+            self._has.add(key)
+
+    def _is_later(self, key: Key, rank: int) -> bool:
+        """Whether this rank computes a value behind the micro-batches, and may as well now."""
+        return rank == self.rank and key[1] == OUTSIDE
+
+    def _maker_rank(self, key: Key) -> int | None:
+        """The rank that has a value first; None where each makes it for itself."""
+        value = key[0]
+        if value in self.assignment.free or (value in self.flow.ports and self.flow.is_shared(value)):
+            return None
+        stage = self.assignment.stage_of(value)
+        return None if stage is None else self._ranks_of[stage]
+
+    def _is_cheap(self, key: Key) -> bool:
+        """Whether a number behind the micro-batches is computed here rather than received."""
+        return key[1] == OUTSIDE and size_of(key[0]) <= _NUMBER and len(self._missing(key)) <= _FEW
+
+    def _missing(self, key: Key) -> set[Key]:
+        """What would have to be received to compute a number; two at most are named."""
+        missing: set[Key] = set()
+        pending, seen = [*self._operands(key)], set[Key]()
+        while pending and len(missing) <= _FEW:
+            each = pending.pop()
+            if each in seen or each in self._has or self._maker_rank(each) is None:
+                continue
+            seen.add(each)
+            is_number = each[1] == OUTSIDE and size_of(each[0]) <= _NUMBER
+            if is_number and self.flow.is_behind(self.flow.makers.get(each[0])):
+                pending += self._operands(each)
+            else:
+                missing.add(each)
+        return missing
+
+    def _operands(self, key: Key) -> list[Key]:
+        maker = self.flow.makers.get(key[0])
+        return [key] if maker is None else [self.flow.key(value, key[1]) for value in outer_reads(maker)]
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Puts the sends behind what makes their values."""
+        places: dict[Key, int] = {}
+        for place, item in enumerate(self._items):
+            match item:
+                case Run(op, micro):
+                    places.update(((result, micro), place) for result in op.results)
+                case Receive(message):
+                    places[message.key] = place
+                case Send():
+                    pass
+        behind: defaultdict[int, list[Item]] = defaultdict(list)
+        for message in messages:
+            behind[places.get(message.key, -1)].append(Send(message))
+            if message.key[0] in self.flow.ports:
+                self._program.arguments.add(message.key[0])
+        self._items = [*behind[-1], *(each for i, item in enumerate(self._items) for each in (item, *behind[i]))]
+
+    def program(self) -> RankProgram:
+        """Once all messages are there."""
+        self._program.items = self._items
+        return self._program
+
+

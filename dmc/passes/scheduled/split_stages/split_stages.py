@@ -1,0 +1,72 @@
+"""dm-split-stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmc import dialect as dm
+from dmc._mlir import ir
+from dmc.analysis.requests.pipeline import pipeline_of
+from dmc.dialect.placements import mesh_of
+from dmc.passes.base import Pass
+from dmc.passes.scheduled.split_stages.assignment import Assignment
+from dmc.passes.scheduled.split_stages.emission import Wires, module_of
+from dmc.passes.scheduled.split_stages.flow import Flow
+from dmc.passes.scheduled.split_stages.messages import in_one_order
+from dmc.passes.scheduled.split_stages.programs import programs_of
+from dmc.stages import put_in
+from dmc.plans.pipelines import PipelinePlan
+from dmc.schedules import Table, check, read_csv, schedule
+from dmc.step_function import find_step, mutated_state, results
+
+
+@dataclass(frozen=True)
+class SplitStages(Pass):
+    """Splits `@step` into what each rank of a pipeline runs, as `dm.pipeline` says: a module for each.
+
+    `%a = f(%x); %b = g(%a)`, where g's module begins the second stage, becomes `%a = f(%x); send(%a)` in `module
+    @stage0`, and `%a = recv; %b = g(%a)` in `module @stage1`. The loop of micro-batches is gone: each rank runs its
+    stages' forward and backward passes in the order of its row of the schedule. What is computed of inputs and constants
+    alone, such as masks, each rank computes for itself; every other value that another rank reads is sent to it once,
+    also weights that two stages share, and the numbers of which a norm over all gradients consists. Each message
+    starts after the one before it, so that no later pass brings them out of the schedule's order (dm-pace-messages). Does nothing without
+    `dm.pipeline`. Linear in operations times micro-batches.
+    """
+
+    name = "dm-split-stages"
+    is_whole = True
+
+    def run(self, module: ir.Module) -> None:
+        """Raises DmcError for modules that cannot be cut where the plan says."""
+        asked = pipeline_of(module)
+        if asked is None:
+            return
+        with module.context, ir.Location.unknown():
+            _split(module, asked)
+
+
+def _split(module: ir.Module, asked: PipelinePlan) -> None:
+    step = find_step(module)
+    (declared,) = [op for op in module.body.operations if isinstance(op, dm.MeshOp)]
+    mesh = mesh_of(declared)
+    ranks = mesh.axis_size(asked.axis)
+    table = _table(asked, ranks)
+    flow = Flow.of(step, asked.microbatches)
+    assignment = Assignment.of(flow, asked.cut)
+    changed = {result.index: step.arguments[argument.index] for argument, result in mutated_state(step)}
+    programs = programs_of(assignment, table, ranks, results(step), changed)
+    numbers = in_one_order(programs)
+    wires = Wires(asked.axis, declared.sym_name.value, numbers)
+    made = [module_of(module, step, flow, program, wires) for program in programs]
+    for view in list(module.body.operations):
+        view.operation.erase()
+    for own in made:
+        put_in(own, module)
+
+
+def _table(asked: PipelinePlan, ranks: int) -> Table:
+    """What each rank does, in order. Raises PlanError for a schedule that does not fit, or is wrong."""
+    named = (asked.schedule, ranks, asked.microbatches, asked.chunks)
+    table = read_csv(asked.table) if asked.table else schedule(*named)
+    check(table, asked.stages, asked.microbatches)
+    return table
