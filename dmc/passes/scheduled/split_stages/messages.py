@@ -8,6 +8,10 @@ from dmc.errors import DmcError
 from dmc.passes.scheduled.split_stages.programs import Item, Message, RankProgram, Receive, Run, Send
 
 
+# The time of a message, in that of a forward pass: what depends on one comes later than it.
+_MESSAGE = 1e-3
+
+
 def in_one_order(programs: Sequence[RankProgram]) -> dict[Message, int]:
     """The number of each message; receives go up to where their rank comes to them in this order.
 
@@ -38,7 +42,7 @@ def _times(programs: Sequence[RankProgram]) -> dict[Message, tuple[float, int, i
                     # Of one time, in the order of a rank.
                     sent[item.message] = clocks[rank], rank, places[rank]
                 elif item.message in sent:
-                    clocks[rank] = max(clocks[rank], sent[item.message][0])
+                    clocks[rank] = max(clocks[rank], sent[item.message][0] + _MESSAGE)
                 else:
                     break
                 places[rank] += 1
