@@ -21,7 +21,7 @@ from dmc.analysis.requests.plan import write_plan
 from dmc.analysis.requests.structure import AnyPlan, with_structure
 from dmc.analysis.storage.fixed import fix_state
 from dmc.analysis.storage.spaces import put_in_host_memory
-from dmc.errors import ImportFailure, PlanError, StateError
+from dmc.errors import ImportFailure, StateError
 from dmc.executors import STAGES, Builder, Settings
 from dmc.forms import IMPORTED, PLACED
 from dmc.garbage import uncollected

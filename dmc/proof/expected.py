@@ -89,7 +89,8 @@ def expected_of(
     values: Values | None = None,
     stages: Sequence[str] = (),
 ) -> Expected:
-    """Finds the values of every rank. stages: the axes along which ranks are stages of a pipeline. Raises ProofError if a form's values differ from those of the one before it.
+    """Finds the values of every rank. stages: the axes along which ranks are stages of a pipeline. Raises ProofError if
+    a form's values differ from those of the one before it.
 
     Upstream's canonicalize and cse, dm-chunk-head, dm-pad-classes, dm-merge-products and dm-channels-last are trusted.
     """

@@ -20,9 +20,9 @@ from dmc.program.collectives import MESSAGES
 class JoinStages(Pass):
     """Joins the stages of a pipeline: one module with the programs of all of them, and their kernels.
 
-    `module @stage0 { @f; dm.program {ranks = [0]} } module @stage1 { @f; dm.program {ranks = [1]} }` becomes `@f; dm.program
-    {ranks = [0]}; dm.program {ranks = [1]}`. What several declare alike is one. Movements inside a stage get numbers behind those of messages, whose ends keep theirs. Linear in the size of
-    the stages.
+    `module @stage0 { @f; dm.program {ranks = [0]} } module @stage1 { @f; dm.program {ranks = [1]} }` becomes `@f;
+    dm.program {ranks = [0]}; dm.program {ranks = [1]}`. What several declare alike is one. Movements inside a stage get
+    numbers behind those of messages, whose ends keep theirs. Linear in the size of the stages.
     """
 
     name = "dm-join-stages"

@@ -21,8 +21,8 @@ _SAID = ("flops", "bytes", "scratch", "implementation")
 class NameKernels(Pass):
     """Gives equal kernels of the stages of a pipeline one name, and others different ones.
 
-    Two functions `@f` that differ, of `module @stage0` and `module @stage1`, become `@f` and `@f_stage1`. Does nothing for
-    a module without stages. Linear in the size of the functions.
+    Two functions `@f` that differ, of `module @stage0` and `module @stage1`, become `@f` and `@f_stage1`. Does nothing
+    for a module without stages. Linear in the size of the functions.
     """
 
     name = "dm-name-kernels"
@@ -52,9 +52,7 @@ class _Names:
         for step in steps:
             _rename(step.operation, names)
 
-    def _name(
-        self, name: str, functions: dict[str, func.FuncOp], said: dict[str, str], names: dict[str, str]
-    ) -> None:
+    def _name(self, name: str, functions: dict[str, func.FuncOp], said: dict[str, str], names: dict[str, str]) -> None:
         """Finds a function's name, after those of the ones that it names."""
         if name in names:
             return

@@ -15,8 +15,8 @@ from dmc.step_function import find_step
 class PaceMessages(Pass):
     """Lets the messages of a pipeline overlap with what their rank computes.
 
-    Messages no longer wait for the one before, which orders them until kernels are formed: their lane does. The wait for a
-    send goes to before the message that comes next, until which its value is kept: `start(send %a); wait; f(%b);
+    Messages no longer wait for the one before, which orders them until kernels are formed: their lane does. The wait
+    for a send goes to before the message that comes next, until which its value is kept: `start(send %a); wait; f(%b);
     start(send %b)` becomes `start(send %a); f(%b); wait; start(send %b)`. Linear in the number of operations.
     """
 

@@ -37,9 +37,9 @@ class Schedule(Pass):
     them. Candidates are the given order, that of FSDP, and several list schedules, each with its movements started and
     waited for as the cap allows. The timing model of one rank (`dmc/analysis/tasks/timeline.py`, costs of `machine`)
     chooses, so the result is never slower than the input; among orders within 0.1 % of the fastest, the one that needs
-    least memory. A stage of a pipeline keeps the order of its actions. algorithm: "asis" moves views only; "prefetch" gathers a layer's parameters while the layer before it
-    runs, like FSDP, for comparison; "frugal" runs what frees memory as early as possible, without overlap that takes
-    memory.
+    least memory. A stage of a pipeline keeps the order of its actions. algorithm: "asis" moves views only; "prefetch"
+    gathers a layer's parameters while the layer before it runs, like FSDP, for comparison; "frugal" runs what frees
+    memory as early as possible, without overlap that takes memory.
 
     memory_cap: bytes of device memory that may be in use at once, arguments included; 0: the module's. Over the cap,
     the orders that need the least memory are tried, too. Without a cap a list schedule takes no more memory than the

@@ -13,8 +13,8 @@ from dmc.dialect.labels import Label, put_label
 from dmc.passes.scheduled.split_stages.flow import OUTSIDE, Flow, Key
 from dmc.passes.scheduled.split_stages.programs import Message, RankProgram, Receive, Run, Send
 from dmc.passes.shared.loops import copy_with
-from dmc.stages import Place, put_place
 from dmc.passes.shared.starts import IN_TIME
+from dmc.stages import Place, put_place
 from dmc.step_function import functions, symbol
 from dmc.walk import listed
 
@@ -77,7 +77,9 @@ class _Emission:
         operands = [self.flow.terminator.operands[number] for number in self.program.results]
         step = func.FuncOp("step", ([value.type for value in ports], [value.type for value in operands]))
         for name in ("arg_attrs", "res_attrs"):
-            kept = [ir.BlockArgument(value).arg_number for value in ports] if name == "arg_attrs" else self.program.results
+            kept = (
+                [ir.BlockArgument(value).arg_number for value in ports] if name == "arg_attrs" else self.program.results
+            )
             old = self.old.operation.attributes[name]
             step.operation.attributes[name] = ir.ArrayAttr.get([old[number] for number in kept])
         block = step.add_entry_block()

@@ -55,8 +55,8 @@ class Flow:
         *body, terminator = [view.operation for view in step.entry_block.operations]
         ports = {step.arguments[port.index]: port for port in arguments(step)}
         if count == 1:
-            number = _first_behind(body)
-            parts = (), tuple(body[:number]), tuple(body[number:])
+            behind = _behind(body)
+            parts = (), tuple(op for op in body if op not in behind), tuple(op for op in body if op in behind)
             loop = None
         else:
             loop = _loop(step, body, count)
@@ -105,7 +105,8 @@ class Flow:
             else:
                 value, micro = carried[1], micro - 1
         is_inside = self.is_index(value) or self.makers.get(value) in self._inner
-        return value, micro if is_inside else OUTSIDE
+        # Of one micro-batch, what comes behind reads what is inside.
+        return value, max(micro, 0) if is_inside else OUTSIDE
 
     def reads(self, op: ir.Operation, micro: int) -> list[Key]:
         """The keys of what an operation reads, its regions included."""
@@ -162,9 +163,15 @@ def is_update(op: ir.Operation) -> bool:
     return module_path(op.location).endswith(UPDATE)
 
 
-def _first_behind(body: list[ir.Operation]) -> int:
-    """The number of the first operation of the update; what stands behind belongs to it."""
-    return next((number for number, op in enumerate(body) if is_update(op)), len(body))
+def _behind(body: list[ir.Operation]) -> set[ir.Operation]:
+    """The operations of the update, and those that depend on them."""
+    found: set[ir.Operation] = set()
+    made: set[ir.Value] = set()
+    for op in body:
+        if is_update(op) or not made.isdisjoint(outer_reads(op)):
+            found.add(op)
+            made.update(op.results)
+    return found
 
 
 def _loop(step: func.FuncOp, body: list[ir.Operation], count: int) -> ir.Operation:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dmc.errors import DmcError
 from dmc.passes.scheduled.split_stages.programs import Item, Message, RankProgram, Receive, Run, Send
 
-
 # The time of a message, in that of a forward pass: what depends on one comes later than it.
 _MESSAGE = 1e-3
 
@@ -15,9 +14,9 @@ _MESSAGE = 1e-3
 def in_one_order(programs: Sequence[RankProgram]) -> dict[Message, int]:
     """The number of each message; receives go up to where their rank comes to them in this order.
 
-    Messages are in the order of the times at which they are sent, as far as those of actions are known. So a communicator
-    that makes a rank's messages one after the other never waits for one that comes later, and a receive starts when its
-    message is sent. Raises DmcError where ranks wait for each other.
+    Messages are in the order of the times at which they are sent, as far as those of actions are known. So a
+    communicator that makes a rank's messages one after the other never waits for one that comes later, and a receive
+    starts when its message is sent. Raises DmcError where ranks wait for each other.
     """
     times = _times(programs)
     numbers = {message: number for number, message in enumerate(sorted(times, key=times.__getitem__))}
@@ -50,11 +49,11 @@ def _times(programs: Sequence[RankProgram]) -> dict[Message, tuple[float, int, i
             break
     waiting = [program for program in programs if places[program.rank] < len(program.items)]
     if waiting:
-        item = waiting[0].items[places[waiting[0].rank]]
+        rank = waiting[0].rank
+        item = waiting[0].items[places[rank]]
         assert isinstance(item, Receive), "nothing else waits"
-        value = item.message.key[0]
-        fact = f"rank {waiting[0].rank} of the pipeline waits for a value of rank {item.message.source}, and that for others"
-        raise DmcError(str(value.owner.location), fact, "cut the model elsewhere, or use another schedule")
+        fact = f"rank {rank} of the pipeline waits for rank {item.message.source}, and that for others"
+        raise DmcError(item.message.key[0].owner, fact, "cut the model elsewhere, or use another schedule")
     return sent
 
 

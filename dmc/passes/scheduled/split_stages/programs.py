@@ -61,8 +61,8 @@ Item: TypeAlias = Run | Send | Receive
 
 @dataclass
 class RankProgram:
-    """items: in order. arguments: those of the step that the rank has. results: the numbers of the step's results that it
-    gives.
+    """items: in order. arguments: those of the step that the rank has. results: the numbers of the step's results that
+    it gives.
     """
 
     rank: int
@@ -226,5 +226,3 @@ class _Line:
         """Once all messages are there."""
         self._program.items = self._items
         return self._program
-
-

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dmc._mlir import ir
-from dmc.passes.scheduled.split_stages.assignment import Assignment
 from dmc.analysis.kernels.graph import outer_reads
+from dmc.passes.scheduled.split_stages.assignment import Assignment
 
 
 def of_inputs(assignment: Assignment) -> set[ir.Operation]:

@@ -14,9 +14,9 @@ from dmc.passes.scheduled.split_stages.emission import Wires, module_of
 from dmc.passes.scheduled.split_stages.flow import Flow
 from dmc.passes.scheduled.split_stages.messages import in_one_order
 from dmc.passes.scheduled.split_stages.programs import programs_of
-from dmc.stages import put_in
 from dmc.plans.pipelines import PipelinePlan
 from dmc.schedules import Table, check, read_csv, schedule
+from dmc.stages import put_in
 from dmc.step_function import find_step, mutated_state, results
 
 
@@ -26,11 +26,11 @@ class SplitStages(Pass):
 
     `%a = f(%x); %b = g(%a)`, where g's module begins the second stage, becomes `%a = f(%x); send(%a)` in `module
     @stage0`, and `%a = recv; %b = g(%a)` in `module @stage1`. The loop of micro-batches is gone: each rank runs its
-    stages' forward and backward passes in the order of its row of the schedule. What is computed of inputs and constants
-    alone, such as masks, each rank computes for itself; every other value that another rank reads is sent to it once,
-    also weights that two stages share, and the numbers of which a norm over all gradients consists. Each message
-    starts after the one before it, so that no later pass brings them out of the schedule's order (dm-pace-messages). Does nothing without
-    `dm.pipeline`. Linear in operations times micro-batches.
+    stages' forward and backward passes in the order of its row of the schedule. What is computed of inputs and
+    constants alone, such as masks, each rank computes for itself; every other value that another rank reads is sent to
+    it once, also weights that two stages share, and the numbers of which a norm over all gradients consists. Each
+    message starts after the one before it, so that no later pass brings them out of the schedule's order
+    (dm-pace-messages). Does nothing without `dm.pipeline`. Linear in operations times micro-batches.
     """
 
     name = "dm-split-stages"

@@ -31,8 +31,9 @@ class MergeLosses(Pass):
 
     def run(self, module: ir.Module) -> None:
         block = find_step(module).entry_block
+        known: dict[tuple[str, str], str] = {}
         merged = [
-            _merge(view, module)
+            _merge(view, module, known)
             for view in list(block.operations)
             if isinstance(view, dm.CompositeOp) and view.kind.value == GRADIENT
         ]
@@ -40,17 +41,23 @@ class MergeLosses(Pass):
             operands_first(block)
 
 
-def _merge(gradient: dm.CompositeOp, module: ir.Module) -> bool:
-    """Whether a gradient is now computed with its loss. What supports these apart supports them together."""
+def _merge(gradient: dm.CompositeOp, module: ir.Module, known: dict[tuple[str, str], str]) -> bool:
+    """Whether a gradient is now computed with its loss. What supports these apart supports them together.
+
+    known: by the decompositions of both, the function that does what they do: micro-batches share it.
+    """
     loss = _loss_of(gradient)
     if loss is None or _waits_for(gradient.inputs[0], loss.operation):
         return False
+    pair = loss.decomposition.value, gradient.decomposition.value
+    if pair not in known:
+        known[pair] = _decomposition(module, loss, gradient)
     with ir.InsertionPoint(loss.operation), loss.operation.location:
         both = dm.composite(
             list(gradient.inputs[:3]),
             outputs=[value.type for value in (*loss.outputs, *gradient.outputs)],
             kind=BOTH,
-            decomposition=_decomposition(module, loss, gradient),
+            decomposition=known[pair],
             parameters={each.name: each.attr for each in loss.parameters},
         )
     for old, new in zip((*gradient.outputs, *loss.outputs), (both.outputs[2], *both.outputs[:2]), strict=True):
