@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dmc._mlir import builtin, ir
-from dmc.dialect.point_to_point import STAGE
 from dmc.mesh import Mesh
 
+# On a module: it is one of a pipeline's stages, and where on the mesh it runs.
+STAGE = "dm.stage"
 NAME = "stage"
 
 

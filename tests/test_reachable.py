@@ -12,10 +12,7 @@ from dmc.passes.scheduled.tensors.inline_composites import WHOLE
 from dmc.passes.scheduled.tensors.merge_losses import BOTH
 
 DMC = Path(__file__).resolve().parents[1] / "dmc"
-UNMADE = {
-    "broadcast": "no plan has a use for it",
-    **dict.fromkeys(("send", "recv"), "between the stages of a pipeline, whose pass does not exist yet"),
-}
+UNMADE = {"broadcast": "no plan has a use for it"}
 
 
 def _built(path: Path) -> Iterator[str]:

@@ -27,7 +27,7 @@ from dmc.dialect._dm_gen import (
 )
 from dmc.dialect.rules import Violation, region_rule, rule, symbol_rule
 from dmc.dialect.spec import check_attribute
-from dmc.dialect.symbols import Symbols, module_rule
+from dmc.dialect.symbols import Symbols, job_rule
 from dmc.errors import DmcError
 from dmc.memo import once, remembered
 
@@ -242,7 +242,7 @@ def lane_has_a_declared_channel(op: LaneOp, symbols: Symbols) -> None:
         raise Violation(f"its channel {op.channel} is not declared in the module")
 
 
-@module_rule(ProgramOp, MeshOp)
+@job_rule(ProgramOp, MeshOp)
 def ranks_have_one_program_each(ops: list[ProgramOp | MeshOp]) -> None:
     """Each rank of the mesh, or the only rank without a mesh, is in one program."""
     programs = [op for op in ops if isinstance(op, ProgramOp)]

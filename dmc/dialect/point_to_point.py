@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from dmc._mlir import ir
 from dmc.dialect._dm_gen import RecvOp, SendOp
 from dmc.dialect.rules import symbol_rule
-from dmc.dialect.symbols import Symbols, module_rule
+from dmc.dialect.symbols import Symbols, job_rule
 from dmc.errors import DmcError
-
-# On a module: it is one of a pipeline's stages, and where on the mesh it runs (`dmc.stages`).
-STAGE = "dm.stage"
 
 
 @symbol_rule(SendOp)
@@ -28,11 +25,9 @@ def recv_source_is_a_member(op: RecvOp, symbols: Symbols) -> None:
     symbols.check_channel(op.channel, op.group)
 
 
-@module_rule(SendOp, RecvOp)
+@job_rule(SendOp, RecvOp)
 def messages_are_paired(ops: Sequence[SendOp | RecvOp]) -> None:
-    """Each instance has one send and one receive, with the same type and group; of stages, in all of them together."""
-    if ops and _is_in_a_stage(ops[0].operation):
-        return
+    """Each instance has one send and one receive, with the same type and group."""
     sends = _by_instance([op for op in ops if isinstance(op, SendOp)])
     recvs = _by_instance([op for op in ops if isinstance(op, RecvOp)])
     for instance, send in sends.items():
@@ -46,13 +41,6 @@ def messages_are_paired(ops: Sequence[SendOp | RecvOp]) -> None:
             raise DmcError(
                 recv, f"instance {instance} has no dm.send", hint="every message requires a send and a receive"
             )
-
-
-def _is_in_a_stage(op: ir.Operation) -> bool:
-    """Whether an operation is in a module that stands apart from those to which it sends."""
-    while op.parent is not None:
-        op = op.parent.operation
-    return STAGE in op.attributes
 
 
 def _by_instance(ops: Sequence[SendOp] | Sequence[RecvOp]) -> dict[int, ir.OpView]:

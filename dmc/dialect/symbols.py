@@ -11,19 +11,32 @@ from dmc._mlir import ir
 from dmc.dialect._dm_gen import ChannelOp, GroupAttr, MeshOp
 from dmc.dialect.rules import SYMBOL_RULES, Violation
 from dmc.errors import DmcError
+from dmc.stages import STAGE, stages_of
 from dmc.walk import listed
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
-# A module rule takes all ops of its classes, in the order of the module, and raises DmcError.
-MODULE_RULES: list[tuple[tuple[type, ...], Callable[[Sequence[Any]], None]]] = []
+# A module rule takes all ops of its classes, in the order of the module, and raises DmcError; a job rule those of all
+# stages of a pipeline together.
+_Rules = list[tuple[tuple[type, ...], Callable[[Sequence[Any]], None]]]
+MODULE_RULES: _Rules = []
+JOB_RULES: _Rules = []
 
 
 def module_rule(*classes: type) -> Callable[[Function], Function]:
     """Makes the decorated function a rule over all ops of these classes in a module."""
+    return _registering(MODULE_RULES, classes)
 
+
+def job_rule(*classes: type) -> Callable[[Function], Function]:
+    """Makes the decorated function a rule over all ops of these classes in all stages of a pipeline, or in a module
+    without stages."""
+    return _registering(JOB_RULES, classes)
+
+
+def _registering(rules: _Rules, classes: tuple[type, ...]) -> Callable[[Function], Function]:
     def register(function: Function) -> Function:
-        MODULE_RULES.append((classes, function))
+        rules.append((classes, function))
         return function
 
     return register
@@ -92,8 +105,20 @@ class Symbols:
 def verify_symbols(module: ir.Module) -> None:
     """Checks every rule of `dm` that involves more than one op. Linear in the number of ops.
 
-    The module must already verify on its own. Raises DmcError at the first op that violates a rule.
+    The module must already verify on its own. Of a module with stages, each is a module. Raises DmcError at the first
+    op that violates a rule.
     """
+    found: dict[type, list[ir.OpView]] = {}
+    with stages_of(module) as stages:
+        for stage in stages:
+            for kind, ops in _verified(stage).items():
+                found.setdefault(kind, []).extend(ops)
+        if STAGE not in module.operation.attributes:
+            _apply(JOB_RULES, found)
+
+
+def _verified(module: ir.Module) -> dict[type, list[ir.OpView]]:
+    """The operations of a module without stages, by their class."""
     symbols = Symbols.of(module)
     found: dict[type, list[ir.OpView]] = {}
     for op in _checked_ops(module):
@@ -103,7 +128,12 @@ def verify_symbols(module: ir.Module) -> None:
                 rule(op, symbols)
         except Violation as violation:
             raise DmcError(op.operation, str(violation)) from None
-    for classes, check in MODULE_RULES:
+    _apply(MODULE_RULES, found)
+    return found
+
+
+def _apply(rules: _Rules, found: Mapping[type, list[ir.OpView]]) -> None:
+    for classes, check in rules:
         check([op for cls in classes for op in found.get(cls, ())])
 
 

@@ -162,20 +162,24 @@ def of_stages(stages: Sequence[tuple[Meaning, Step]]) -> list[tuple[Step, dict[i
     mail: Mail = {}
     walks = [meaning.stage(step, mail) for meaning, step in stages]
     done: dict[int, dict[int, Held]] = {}
-    places: dict[int, int] = {}
-    while len(done) < len(walks):
-        before = dict(places)
-        for number, walk in enumerate(walks):
-            if number not in done:
-                try:
-                    places[number] = next(walk)
-                except StopIteration as stop:
-                    done[number] = stop.value
-                    places.pop(number, None)
-        if places and places == before:
+    places = dict.fromkeys(range(len(walks)), -1)
+    while places:
+        # Until the end a walk says where it waits.
+        moved = {number: _next(walks[number], number, done) for number in places}
+        now = {number: place for number, place in moved.items() if number not in done}
+        if now == places:
             fact = f"stages {', '.join(map(str, places))} wait for messages that none of them sends before"
             raise ProofError("V11", "stage scheduled, dm-split-stages", fact, "use another schedule")
+        places = now
     return [(step, done[number]) for number, (_, step) in enumerate(stages)]
+
+
+def _next(walk: Generator[int, None, dict[int, Held]], number: int, done: dict[int, dict[int, Held]]) -> int:
+    try:
+        return next(walk)
+    except StopIteration as stop:
+        done[number] = stop.value
+        return -1
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from dmc import dialect as dm
 from dmc._mlir import builtin, ir
 from dmc.analysis.commands.jobs import STAGES
 from dmc.dialect.build import i64
-from dmc.dialect.point_to_point import STAGE
 from dmc.errors import DmcError
 from dmc.passes.base import Pass
 from dmc.program.collectives import MESSAGES
+from dmc.stages import STAGE
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class _Joined:
         if name not in self.declared:
             self.declared[name] = op
             self.module.body.append(op)
-        elif str(self.declared[name]) != str(op):
+        elif _text(self.declared[name]) != _text(op):
             raise DmcError(op, f"@{name} is another in an earlier stage", "run dm-name-kernels on form scheduled")
 
 
@@ -80,3 +80,8 @@ def _renumber(program: dm.ProgramOp, numbers: Iterator[int]) -> None:
     for op in program.regions[0].blocks[0].operations:
         if isinstance(op, dm.CollectiveOp) and op.kind.value not in MESSAGES:
             op.operation.attributes["instance"] = i64(next(numbers))
+
+
+def _text(op: ir.Operation) -> str:
+    # As if it stood alone: the same wherever it is.
+    return op.get_asm(use_local_scope=True, assume_verified=True)

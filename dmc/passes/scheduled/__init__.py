@@ -1,5 +1,6 @@
 """Form placed → form scheduled: kernels, asynchronous movements, and the order of both.
 
+* split_stages: what each rank of a pipeline runs, as a module of its own
 * tensors: what is computed, before it becomes kernels
 * form_kernels: all computation becomes kernels
 * stage_inputs: inputs that the runtime copies while the step before runs
@@ -10,7 +11,9 @@
 * assign_queues: a communicator per group, and an order where two may not run concurrently
 * offload: what waits in host memory for the backward pass
 * keep: what the backward pass reads is kept, or computed again
+* pace_messages: messages of a pipeline overlap with what their rank computes
 * hoist_start: movements start as early as they can
 * sink_wait: and are waited for as late as they can
 * schedule: the order of issue, under a memory cap
+* name_kernels: equal kernels of a pipeline's stages have one name, others different ones
 """

@@ -62,7 +62,7 @@ class _Names:
                 self._name(other, functions, said, names)
         _rename(op, names)
         op.attributes["sym_name"] = ir.StringAttr.get("same", op.context)
-        text = op.get_asm() + said.get(name, "")
+        text = op.get_asm(use_local_scope=True, assume_verified=True) + said.get(name, "")
         if text not in self.known:
             self.known[text] = self._fresh(name)
         names[name] = self.known[text]

@@ -43,10 +43,9 @@ COMPUTE = "compute"
 
 
 def first_program(step: func.FuncOp, mesh: Mesh, rank: int = 0) -> tuple[Program, list[int]]:
-    """The program of `rank`, the first that runs it, which says what differs on others, without events and buffers; and
-    for each operation of @step its first command's number.
-
-    Raises DmcError for a missing address, or operations that do not belong to form scheduled.
+    """The program of `rank`, the first, which says what differs on others, without events and buffers; and for each
+    operation of @step its first command's number. Raises DmcError for a missing address, or operations that do not
+    belong to form scheduled.
     """
     lowering = _Lowering(mesh, rank)
     *body, terminator = (view.operation for view in step.entry_block.operations)

@@ -5,6 +5,7 @@
 * assignment: the stage of each operation
 * slices: a backward pass in gradients of inputs and of weights
 * programs: what each rank of the pipeline runs, in order, with its messages
+* messages: one order of all messages
 * emission: the modules of the ranks
 """
 

@@ -63,11 +63,7 @@ class Assignment:
             path = module_path(op.location)
             if self.is_free(op) or is_backward(op) or of_batch.isdisjoint(op.results):
                 continue
-            for number in range(begun, len(cut)):
-                if _is_inside(path, cut[number]):
-                    if number > begun:
-                        raise _out_of_order(op, cut, begun, number)
-                    begun = number + 1
+            begun = _begun(op, path, cut, begun)
             if path or self._most(op) is not None:
                 self.stages[op] = max([begun if path else 0, *self._known(op)])
         if begun < len(cut):
@@ -139,10 +135,14 @@ class Assignment:
         return (value,) if carried is None else carried
 
 
+def _begun(op: ir.Operation, path: str, cut: Sequence[str], begun: int) -> int:
+    """The number of stages begun, once an operation of the forward pass is computed. Raises DmcError as `of` does."""
+    found = [number for number in range(begun, len(cut)) if _is_inside(path, cut[number])]
+    if found and found[0] > begun:
+        fact = f"module '{cut[found[0]]}' runs before module '{cut[begun]}'"
+        raise DmcError(op, fact, "list the modules in the order in which the forward pass runs them")
+    return begun + len(found)
+
+
 def _is_inside(path: str, module: str) -> bool:
     return path == module or path.startswith(f"{module}.")
-
-
-def _out_of_order(op: ir.Operation, cut: Sequence[str], begun: int, number: int) -> DmcError:
-    fact = f"module '{cut[number]}' runs before module '{cut[begun]}'"
-    return DmcError(op, fact, "list the modules in the order in which the forward pass runs them")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dmc.errors import DmcError
 from dmc.passes.scheduled.split_stages.programs import Item, Message, RankProgram, Receive, Run, Send
 
 # The time of a message, in that of a forward pass: what depends on one comes later than it.
 _MESSAGE = 1e-3
+# A time, the rank, and the place in its program.
+_Time = tuple[float, int, int]
 
 
 def in_one_order(programs: Sequence[RankProgram]) -> dict[Message, int]:
@@ -25,36 +28,50 @@ def in_one_order(programs: Sequence[RankProgram]) -> dict[Message, int]:
     return numbers
 
 
-def _times(programs: Sequence[RankProgram]) -> dict[Message, tuple[float, int, int]]:
+def _times(programs: Sequence[RankProgram]) -> dict[Message, _Time]:
     """When each message is sent; ranks run as far as they can without the others."""
-    sent: dict[Message, tuple[float, int, int]] = {}
-    clocks, places = [0.0] * len(programs), [0] * len(programs)
-    while True:
-        before = list(places)
-        for program in programs:
-            rank = program.rank
-            while places[rank] < len(program.items):
-                item = program.items[places[rank]]
-                if isinstance(item, Run):
-                    clocks[rank] += item.share
-                elif isinstance(item, Send):
-                    # Of one time, in the order of a rank.
-                    sent[item.message] = clocks[rank], rank, places[rank]
-                elif item.message in sent:
-                    clocks[rank] = max(clocks[rank], sent[item.message][0] + _MESSAGE)
-                else:
-                    break
-                places[rank] += 1
-        if places == before:
-            break
-    waiting = [program for program in programs if places[program.rank] < len(program.items)]
-    if waiting:
-        rank = waiting[0].rank
-        item = waiting[0].items[places[rank]]
-        assert isinstance(item, Receive), "nothing else waits"
-        fact = f"rank {rank} of the pipeline waits for rank {item.message.source}, and that for others"
-        raise DmcError(item.message.key[0].owner, fact, "cut the model elsewhere, or use another schedule")
+    sent: dict[Message, _Time] = {}
+    clocks = [_Clock(program, sent) for program in programs]
+    # Each in turn, until none gets any further.
+    while sum(clock.advance() for clock in clocks):
+        pass
+    for clock in clocks:
+        if (message := clock.waits_for) is not None:
+            fact = f"rank {message.target} of the pipeline waits for rank {message.source}, and that for others"
+            raise DmcError(message.key[0].owner, fact, "cut the model elsewhere, or use another schedule")
     return sent
+
+
+@dataclass
+class _Clock:
+    """How far a rank has come, and when. sent: by all ranks."""
+
+    program: RankProgram
+    sent: dict[Message, _Time]
+    time: float = 0.0
+    place: int = 0
+
+    @property
+    def waits_for(self) -> Message | None:
+        """The message that has not been sent; None at the end."""
+        item = self.program.items[self.place] if self.place < len(self.program.items) else None
+        return item.message if isinstance(item, Receive) else None
+
+    def advance(self) -> bool:
+        """Whether the rank got any further."""
+        first = self.place
+        for item in self.program.items[first:]:
+            if isinstance(item, Run):
+                self.time += item.share
+            elif isinstance(item, Send):
+                # Of one time, in the order of a rank.
+                self.sent[item.message] = self.time, self.program.rank, self.place
+            elif item.message in self.sent:
+                self.time = max(self.time, self.sent[item.message][0] + _MESSAGE)
+            else:
+                break
+            self.place += 1
+        return self.place > first
 
 
 def _ordered(items: Sequence[Item], numbers: dict[Message, int]) -> list[Item]:

@@ -136,7 +136,7 @@ class _Line:
                 self._program.results.append(port.index)
 
     def _gives(self, port: Port, value: ir.Value, state: Mapping[int, ir.Value]) -> bool:
-        """Whether a result is this rank's: new state of what it has, outputs where they arise, and numbers everywhere."""
+        """Whether a result is this rank's: new state of what it has, outputs where they arise, numbers everywhere."""
         if (argument := state.get(port.index)) is not None:
             return argument in self._program.arguments
         return type_bytes(port.type) <= _NUMBER or self._maker_rank(self.flow.key(value, OUTSIDE)) in (None, self.rank)
