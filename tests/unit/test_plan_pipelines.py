@@ -251,18 +251,3 @@ def test_a_step_states_its_stages(context: Any) -> None:
     resolved = resolve(plan, signature.state, imported.modules, signature.batch, accumulate=2)
     write_plan(imported.module, resolved, signature, "cpu")
     assert pipeline_of(imported.module) == PipelinePlan("pp", ("1",), "1f1b", 1, 2) == resolved.pipeline
-
-
-def test_it_is_not_compiled_yet() -> None:
-    """Not as a step in which all ranks do the same."""
-    model, x = _two_layers(), torch.randn(4, 4)
-    with pytest.raises(PlanError, match=r'pipeline\("pp", cut=\["\.1"\], microbatches=2\): cannot be compiled yet'):
-        dmc.compile_artifact(
-            model,
-            loss=nn.functional.mse_loss,
-            optimizer=dmc.optim.SGD(lr=0.1),
-            example=(x, x),
-            plan=dmc.plan(Mesh(pp=2)).pipeline("pp", cut=["1"], microbatches=2),
-            verify=False,
-            progress=False,
-        )
