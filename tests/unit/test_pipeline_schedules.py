@@ -88,6 +88,12 @@ def test_the_formulas_of_zero_bubble_hold_for_any_times(name: str, times: tuple[
         assert bubble == idle_formula(name, ranks, microbatches, 1, *times)
 
 
+def test_breadth_first_waits_for_its_first_micro_batch_where_there_are_few() -> None:
+    for ranks, microbatches, chunks in itertools.product((2, 5), (1, 3, 4), (1, 2, 3)):
+        bubble = play(schedule("bfs", ranks, microbatches, chunks), equal_costs(ranks * chunks, 1, 2, 3)).bubble
+        assert bubble == idle_formula("bfs", ranks, microbatches, chunks, 1, 2, 3)
+
+
 def test_zero_bubble_h1_keeps_no_more_than_1f1b_and_h2_twice_as_much() -> None:
     for ranks, microbatches in _sizes("zb-h1"):
         costs = equal_costs(ranks, 1, 1, 1)

@@ -36,6 +36,14 @@ def test_the_period_counts_from_the_latest_first_start() -> None:
     assert slow.period == slow.makespan
 
 
+def test_a_first_start_that_nobody_waits_for_is_put_off() -> None:
+    rows = "0F0,0F1,0B0,0B1\n1F0,1F1,1I0,1I1,1W0,1W1"
+    played = play(read_csv(rows), Costs((2, 1), (1, 1), (1, 5)))
+    assert (played.spans[1][0].start, played.spans[1][-1].end) == (2, 17)
+    # 1F0 need not end before 4, when 1F1 can start; rank 0 ends at 10 all the same.
+    assert played.period == 17 - 3
+
+
 def test_a_backward_takes_the_time_of_its_two_halves_and_a_message_within_a_rank_none() -> None:
     played = play(read_csv("0F0,1F0,1B0,0B0"), Costs((1, 2), (3, 4), (5, 6), message=100))
     assert [span.end for span in played.spans[0]] == [1, 3, 13, 21]
@@ -67,6 +75,8 @@ def test_deadlocks_are_named_action_by_action() -> None:
     assert "rank 0, 0B0, backward of stage 0, micro-batch 0: a deadlock" in str(error.value)
     assert "rank 0 in 0B0 for 1B0 of rank 1; rank 1 in 1B0 for 1F0 of rank 1 and 2B0 of rank 2; " in str(error.value)
     assert "rank 2 in 2F0 for 1F0 of rank 1" in str(error.value)
+    with pytest.raises(PlanError, match=r"every rank waits: rank 0 in 0W0 for 0I0 of rank 0; rank 1 is done"):
+        play(read_csv("0F0,0W0,0I0\n1F0,1B0"), equal_costs(2, 1, 1, 1))
 
 
 def test_costs_that_do_not_fit_are_refused() -> None:
@@ -76,6 +86,8 @@ def test_costs_that_do_not_fit_are_refused() -> None:
         Costs((1, 1), (1, 1), (1,))
     with pytest.raises(PlanError, match=r"costs, kept: has 3 numbers"):
         Costs((1, 1), (1, 1), (1, 1), kept=(1, 1, 1))
+    with pytest.raises(PlanError, match=r"costs, kept_for_weights: 3 of stage 1 is more than the 2 that it keeps"):
+        Costs((1, 1), (1, 1), (1, 1), kept=(4, 2), kept_for_weights=(4, 3))
     with pytest.raises(PlanError, match=r"costs, message: -1 is below zero"):
         Costs((1, 1), (1, 1), (1, 1), message=-1)
 

@@ -227,9 +227,18 @@ def test_a_search_for_8_ranks_and_32_micro_batches_reaches_the_bound(barrier: bo
     assert _time(table, costs, barrier) <= 1.01 * bound
 
 
-def test_a_search_finds_the_same_every_time_and_ends_in_time() -> None:
+def test_two_stages_on_each_rank_are_tried_in_a_v_too() -> None:
+    costs = equal_costs(8, 1, 1, 1)
+    table = searched(costs, 4, 8, 8)
+    assert table.ranks_of == in_a_v(4)
+    assert play(table, costs).bubble == 0
+    assert play(searched(costs, 4, 8, 8, ranks_of=in_a_loop(4, 2)), costs).bubble > 0
+
+
+def test_a_search_finds_the_same_every_time_and_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = Costs((1, 2, 1), (1, 1.5, 1), (0.5, 1, 1), message=0.1)
     assert searched(costs, 3, 6, 3) == searched(costs, 3, 6, 3)
+    monkeypatch.setattr("dmc.schedules.search.searched.greedy", None)
     check(searched(costs, 3, 6, 3, effort=Effort(seconds=0.0)), 3, 6)
 
 

@@ -13,7 +13,6 @@ import math
 from typing import Literal, TypeAlias
 
 from dmc.schedules.search.problem import SLACK, Problem, Rows
-from dmc.schedules.table import Action
 
 _FORWARD, _INPUTS, _WEIGHTS = range(3)
 
@@ -63,6 +62,11 @@ class _State:
         self._ends = [math.inf] * len(problem.times)
         self._done = [[0] * problem.stages for _ in range(3)]
         self._stages = [problem.stages_on(rank) for rank in range(problem.ranks)]
+        # By rank and micro-batch: what it keeps, and what its forward passes that have not run will keep.
+        self._held = [[0.0] * problem.microbatches for _ in self._stages]
+        self._missing = [
+            [float(sum(map(problem.costs.kept_by, stages)))] * problem.microbatches for stages in self._stages
+        ]
         self._last_was_inputs = [False] * problem.ranks
 
     def run(self, rank: int, number: int, start: float) -> None:
@@ -70,7 +74,10 @@ class _State:
         kind, stage = problem.kind_and_stage(number)
         self.free[rank] = self._ends[number] = start + problem.times[number]
         self.rows[rank].append(number)
-        self._kept[rank] += problem.keeps[number]
+        keeps, micro = problem.keeps[number], number % problem.microbatches
+        self._kept[rank] += keeps
+        self._held[rank][micro] += keeps
+        self._missing[rank][micro] -= keeps if kind == _FORWARD else 0.0
         self._done[kind][stage] += 1
         if kind != _WEIGHTS:
             self._last_was_inputs[rank] = kind == _INPUTS
@@ -153,24 +160,13 @@ class _State:
 
     def _has_room(self, rank: int, stage: int, micro: int) -> bool:
         """Whether after a forward the micro-batches under way can still go through all stages of the rank in order."""
-        stages, cap, costs = self._stages[rank], self._problem.caps[rank] * (1 + SLACK), self._problem.costs
-        kept = self._kept[rank] + costs.kept_by(stage)
-        if len(stages) == 1 or kept > cap:
+        own, cap = self._problem.costs.kept_by(stage), self._problem.caps[rank] * (1 + SLACK)
+        kept = self._kept[rank] + own
+        if len(self._stages[rank]) == 1 or kept > cap:
             return kept <= cap
-        for each in range(self._oldest(rank), micro + 1):
-            missing = [other for other in stages if self._is_missing(other, each) and (other, each) != (stage, micro)]
-            if kept + sum(map(costs.kept_by, missing)) > cap:
+        held, missing = self._held[rank], self._missing[rank]
+        for each in range(self._oldest(rank), micro):
+            if kept + missing[each] > cap:
                 return False
-            kept -= sum(self._held(other, each) for other in stages if other not in missing)
-        return True
-
-    def _is_missing(self, stage: int, micro: int) -> bool:
-        return self._done[_FORWARD][stage] <= micro
-
-    def _held(self, stage: int, micro: int) -> float:
-        """What a micro-batch keeps in a stage after its forward."""
-        costs = self._problem.costs
-        if self._done[_WEIGHTS][stage] > micro:
-            return 0.0
-        freed = costs.freed(Action("I", stage, micro)) if self._done[_INPUTS][stage] > micro else 0.0
-        return costs.kept_by(stage) - freed
+            kept -= held[each]
+        return kept + missing[micro] - own <= cap

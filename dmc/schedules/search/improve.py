@@ -11,8 +11,9 @@ from dmc.schedules.search.problem import SLACK, Problem, Rows
 from dmc.schedules.search.timing import Timed, timed
 
 # Steps that lose time are taken too, fewer and fewer: as a share of the time, at the start.
-_HEAT = 0.01
-_FARTHEST = 6
+_HEAT = 0.003
+_FAR = (1, 1, 2, 3, 6, 15)
+_RENEWED = 8
 
 
 def improve(problem: Problem, rows: Rows, tries: int, deadline: float = math.inf) -> Rows:
@@ -35,7 +36,9 @@ def improve(problem: Problem, rows: Rows, tries: int, deadline: float = math.inf
         loss = sum(new) - sum(value)
         heat = _HEAT * value[0] * (1 - step / tries) ** 2
         if loss <= 0 or (heat > 0 and draw.random() < math.exp(-loss / heat)):
-            rows, value, chain = moved, new, _chain(problem, moved, found)
+            rows, value = moved, new
+            # An old chain still says well enough where to look, and a new one takes as long as a try.
+            chain = _chain(problem, rows, found) if step % _RENEWED == 0 else chain
         if new < best_value:
             best, best_value = moved, new
     return best
@@ -53,7 +56,7 @@ def _moved(problem: Problem, rows: Rows, chain: Sequence[tuple[int, int]], draw:
     if draw.random() < 0.5:
         rank, source = draw.choice(chain)
     row = rows[rank]
-    target = source + draw.choice((-1, 1)) * draw.randint(1, _FARTHEST)
+    target = source + draw.choice((-1, 1)) * draw.choice(_FAR)
     if not 0 <= target < len(row):
         return None
     changed = list(row)

@@ -24,16 +24,15 @@ from dmc.schedules.table import Table
 class Effort:
     """How long a search goes on. All but the seconds end it at the same place every time.
 
-    timed: how many actions are timed while rows are improved. starts: how many of the best rows are. program: an
-    integer program follows where at most so many orders of two actions are free; 0 for none. nodes: the most of its
-    search. seconds: the search ends then, wherever it is; 8 ranks and 32 micro-batches are meant to need less.
+    timed: how many actions are timed while the best rows are improved. program: an integer program follows where at
+    most so many orders of two actions are free; 0 for none. nodes: the most of its search. seconds: the search ends
+    then, wherever it is; 8 ranks and 32 micro-batches are meant to need less.
     """
 
     timed: int = 2_000_000
-    starts: int = 3
     program: int = 100
     nodes: int = 1_000
-    seconds: float = 10.0
+    seconds: float = 30.0
 
 
 def searched(
@@ -94,22 +93,11 @@ def _best_of(problems: Sequence[Problem], effort: Effort, deadline: float) -> _F
             found.append(_found(problem, rows))
             if found[-1].is_optimal() or time.monotonic() > deadline:
                 break
-    found.sort(key=lambda each: each.time)
-    best = found[0]
-    for start in _distinct(found)[: effort.starts]:
-        if not best.is_optimal():
-            tries = effort.timed // effort.starts // len(start.problem.times)
-            improved = improve(start.problem, start.rows, tries, deadline)
-            best = min(best, _found(start.problem, improved), key=lambda each: each.time)
-    return best
-
-
-def _distinct(found: Sequence[_Found]) -> list[_Found]:
-    """Those with rows of their own, in order."""
-    kept: dict[tuple[tuple[int, ...], ...], _Found] = {}
-    for each in found:
-        kept.setdefault((each.problem.ranks_of, *map(tuple, each.rows)), each)
-    return list(kept.values())
+    best = min(found, key=lambda each: each.time)
+    if best.is_optimal():
+        return best
+    tries = effort.timed // len(best.problem.times)
+    return _found(best.problem, improve(best.problem, best.rows, tries, deadline))
 
 
 def _first_rows(problem: Problem) -> Iterator[Rows]:
