@@ -73,11 +73,11 @@ MORE_BINARY: Mapping[str, Case] = {
 }
 
 
-def operators(count: int) -> dict[str, Case]:
-    """Those of one operand, or of two, by name."""
+def operators(count: int, dtype: torch.dtype) -> dict[str, Case]:
+    """Those of one operand, or of two, that eager has for a type, by name."""
     table, names, more = (unary_ufuncs, UNARY, MORE_UNARY) if count == 1 else (binary_ufuncs, BINARY, MORE_BINARY)
-    found = {_name(each): each.op for each in table}
-    return {**{name: found[name] for name in names}, **more}
+    found = {_name(each): each for each in table}
+    return {**{name: found[name].op for name in names if dtype in found[name].dtypes}, **more}
 
 
 def _name(info: Any) -> str:

@@ -56,7 +56,7 @@ def _wrong(actual: Tensor, expected: Tensor, dtype: torch.dtype, signs: bool) ->
 
 
 def _compare(count: int, dtype: torch.dtype) -> None:
-    cases, inputs = operators(count), numbers(count, dtype)
+    cases, inputs = operators(count, dtype), numbers(count, dtype)
     example = (*inputs, torch.zeros(1))
     step = dmc.compile(Applied(cases), loss=_loss, optimizer=dmc.optim.SGD(lr=0.0), example=example, verify=False)
     outputs = [torch.from_numpy(np.asarray(each).astype(np.float64)) for each in step(*example)[1]]
