@@ -143,8 +143,7 @@ class Recipe:
         schedule: str | os.PathLike[str] = "1f1b",
         chunks: int = 1,
     ) -> Self:
-        """Cuts the model into stages, each of which runs on one rank along `axis`, and none elsewhere. `dmc.compile`
-        refuses it so far.
+        """Cuts the model into stages, each of which runs on one rank along `axis`, and none elsewhere.
 
         cut: the modules that begin the second stage and those behind it, a pattern each that matches one module; or
         "balanced", for stages with about equal numbers of parameters that begin at the model's blocks (members of

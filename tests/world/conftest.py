@@ -17,10 +17,11 @@ from dmc.runtime.artifact import Artifact
 
 @dataclass(frozen=True)
 class Files:
-    """Two ranks under ZeRO-2, and the same model on one rank."""
+    """Two ranks under ZeRO-2, the same model on one rank, and as two stages on two."""
 
     ranks: Path
     alone: Path
+    stages: Path
 
 
 @pytest.fixture(scope="session")
@@ -28,9 +29,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """The compiled step."""
     folder = tmp_path_factory.mktemp("world")
     plan = dmc.plan(dmc.Mesh(dp=2)).data_parallel("dp", zero=2)
-    found = Files(folder / "ranks.dmc", folder / "alone.dmc")
+    found = Files(folder / "ranks.dmc", folder / "alone.dmc", folder / "stages.dmc")
     compiled(mesh=plan.mesh, plan=plan).write(found.ranks)
     compiled().write(found.alone)
+    compiled(plan=dmc.plan(dmc.Mesh(pp=2)).pipeline("pp", cut=["2"], microbatches=2)).write(found.stages)
     return found
 
 

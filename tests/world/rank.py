@@ -93,7 +93,8 @@ def train(task: Task, world: World, artifact: Artifact, recorder: Recorder, stor
 
     def write(specs: Sequence[TensorSpec], arrays: Iterable[Array]) -> None:
         pairs = zip(specs, arrays, strict=True)
-        session.write([(spec.name, ranks.spreads[spec.name].parts(array)[world.rank]) for spec, array in pairs])
+        parts = [(spec.name, ranks.spreads[spec.name], array) for spec, array in pairs]
+        session.write([(n, own.part(array, world.rank)) for n, own, array in parts if world.rank in own.holders])
 
     keeper = CheckpointWriter(Path(task.checkpoints), store, signature) if task.checkpoints else None
     last = latest(Path(task.checkpoints)) if task.checkpoints else None
@@ -108,7 +109,8 @@ def train(task: Task, world: World, artifact: Artifact, recorder: Recorder, stor
         loss = session.step(step, fault)["loss"]
         _tell({"step": step, "loss": float(loss)})
         if keeper is not None and step % 2 == 0:
-            keeper.save(step, list(session.state().values()))
+            own = session.state()
+            keeper.save(step, [own.get(spec.name, np.empty(0)) for spec in signature.state])
     if keeper is not None:
         keeper.wait()
     state = {name: array.tobytes().hex() for name, array in session.state().items()}

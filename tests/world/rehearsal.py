@@ -16,8 +16,11 @@ def rehearsed(artifact: Artifact, steps: int) -> tuple[list[float], list[dict[st
     signature, ranks = artifact.signature, Ranks(artifact.signature)
 
     def spread(names: list[str], arrays: list[Array]) -> list[dict[str, Array]]:
-        parts = [ranks.spreads[name].parts(array) for name, array in zip(names, arrays, strict=True)]
-        return [dict(zip(names, (each[rank] for each in parts), strict=True)) for rank in range(ranks.count)]
+        pairs = [(name, ranks.spreads[name], array) for name, array in zip(names, arrays, strict=True)]
+        return [
+            {name: own.part(array, rank) for name, own, array in pairs if rank in own.holders}
+            for rank in range(ranks.count)
+        ]
 
     functions, losses = kernels(artifact), list[float]()
     state = spread([spec.name for spec in signature.state], list(artifact.state))

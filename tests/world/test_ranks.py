@@ -29,6 +29,28 @@ def test_processes_compute_what_the_rehearsal_does(files: Files) -> None:
     np.testing.assert_allclose(losses, compiled_losses(load(files.ranks), 1, STEPS), rtol=1e-5)
 
 
+def test_stages_in_processes_compute_what_the_rehearsal_does(files: Files) -> None:
+    """Each process has the state of its stage alone."""
+    artifact = Artifact.read(files.stages)
+    losses, state = rehearsed(artifact, STEPS)
+    for rank, ended in enumerate(run_ranks(Task(str(files.stages), STEPS, 20))):
+        assert ended.code == 0, ended.errors
+        assert ended.losses == losses
+        assert ended.state == {name: array.tobytes().hex() for name, array in state[rank].items()}
+        assert ("0.weight" in ended.state, "2.weight" in ended.state) == (rank == 0, rank == 1)
+
+
+def test_stages_resume_what_other_ranks_have_written(files: Files, tmp_path: Path) -> None:
+    """And these what stages have written."""
+    found: list[list[float]] = []
+    for file, steps in ((files.stages, 2), (files.ranks, 4), (files.stages, 6)):
+        ended = run_ranks(Task(str(file), steps, 20, checkpoints=str(tmp_path)))
+        assert [each.code for each in ended] == [0, 0], ended[0].errors
+        found.append(ended[1].losses)
+    expected, _ = rehearsed(Artifact.read(files.ranks), 6)
+    np.testing.assert_allclose(np.concatenate(found), expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
 def test_launchers(files: Files, launcher: str) -> None:
     task = Task(str(files.ranks), 2, 20)

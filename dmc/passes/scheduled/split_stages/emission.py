@@ -9,6 +9,7 @@ from typing import Any
 from dmc import dialect as dm
 from dmc._mlir import arith, func, ir
 from dmc.analysis.kernels.graph import outer_reads
+from dmc.analysis.storage.fixed import of_stage
 from dmc.dialect.labels import Label, put_label
 from dmc.passes.scheduled.split_stages.flow import OUTSIDE, Flow, Key
 from dmc.passes.scheduled.split_stages.programs import Message, RankProgram, Receive, Run, Send
@@ -81,7 +82,8 @@ class _Emission:
                 [ir.BlockArgument(value).arg_number for value in ports] if name == "arg_attrs" else self.program.results
             )
             old = self.old.operation.attributes[name]
-            step.operation.attributes[name] = ir.ArrayAttr.get([old[number] for number in kept])
+            given = [of_stage(ir.DictAttr(old[number]), self.program.rank) for number in kept]
+            step.operation.attributes[name] = ir.ArrayAttr.get(given)
         block = step.add_entry_block()
         self.values.update(((value, OUTSIDE), new) for value, new in zip(ports, block.arguments, strict=True))
         with ir.InsertionPoint(block):

@@ -72,18 +72,26 @@ class RankProgram:
 
 
 def programs_of(
-    assignment: Assignment, table: Table, ranks: int, results: Sequence[Port], state: Mapping[int, ir.Value]
+    assignment: Assignment,
+    table: Table,
+    kept: Sequence[Sequence[ir.Value]],
+    results: Sequence[Port],
+    state: Mapping[int, ir.Value],
 ) -> list[RankProgram]:
-    """One for each rank. state: of the number of a result that is new state, the argument that it replaces.
+    """One for each rank. kept: the arguments that it is decided that a rank has. state: of the number of a result that
+    is new state, the argument that it replaces.
 
     Raises DmcError where an operation needs what its rank computes later.
     """
-    lines = [_Line(assignment, table, rank, _base(assignment, table, rank)) for rank in range(ranks)]
+    lines = [_Line(assignment, table, rank, _base(assignment, table, rank)) for rank in range(len(kept))]
     for line in lines:
         line.fill(results, state)
     for line in lines:
         line.send([message for other in lines for message in other.received if message.source == line.rank])
     programs = [line.program() for line in lines]
+    # Where another program has state in the same memory, this one leaves it there.
+    for program in programs:
+        program.arguments.update(kept[program.rank])
     # State that nothing reads is kept, too.
     held = set[ir.Value]().union(*(program.arguments for program in programs))
     unread = (value for value, port in assignment.flow.ports.items() if port.role in STATE_ROLES and value not in held)

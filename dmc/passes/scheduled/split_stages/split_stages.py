@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.requests.pipeline import pipeline_of
+from dmc.analysis.storage.fixed import is_on
 from dmc.dialect.placements import mesh_of
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.split_stages.assignment import Assignment
@@ -54,7 +55,9 @@ def _split(module: ir.Module, asked: PipelinePlan) -> None:
     flow = Flow.of(step, asked.microbatches)
     assignment = Assignment.of(flow, asked.cut)
     changed = {result.index: step.arguments[argument.index] for argument, result in mutated_state(step)}
-    programs = programs_of(assignment, table, ranks, results(step), changed)
+    given = list(zip(step.arguments, step.arg_attrs, strict=True))
+    kept = [[value for value, own in given if is_on(own, rank)] for rank in range(ranks)]
+    programs = programs_of(assignment, table, kept, results(step), changed)
     numbers = in_one_order(programs)
     wires = Wires(asked.axis, declared.sym_name.value, numbers)
     made = [module_of(module, step, flow, program, wires) for program in programs]

@@ -1,0 +1,85 @@
+"""The state of a pipeline's ranks, each of which has only its stages': shared by programs, moved between meshes."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import dmc
+from dmc.compiled_step import CompiledStep
+from tests.compiled import assert_same_bits
+
+LONG = torch.linspace(-1, 1, 128).reshape(16, 8), torch.linspace(0, 1, 64).reshape(16, 4)
+SHORT = LONG[0][:8], LONG[1][:8]
+PIPELINE = dmc.plan(dmc.Mesh(pp=2)).pipeline("pp", cut=["3"], microbatches=4)
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    layers = nn.Linear(8, 16), nn.Tanh(), nn.BatchNorm1d(16), nn.Linear(16, 16), nn.Dropout(0.1), nn.Linear(16, 4)
+    model = nn.Sequential(*layers)
+    model[0].bias.requires_grad_(False)
+    return model
+
+
+@functools.cache
+def _artifact(plan: dmc.plans.Plan | None) -> Any:
+    return dmc.compile_artifact(
+        _model(),
+        loss=nn.functional.mse_loss,
+        optimizer=dmc.optim.AdamW(lr=1e-2, clip_grad_norm=1.0),
+        example=[LONG, SHORT],
+        accumulate=4,
+        plan=plan,
+        evaluation=True,
+        verify=False,
+        progress=False,
+    )
+
+
+def _step(plan: dmc.plans.Plan | None) -> CompiledStep:
+    return CompiledStep(_artifact(plan))
+
+
+def _trained(step: CompiledStep) -> list[float]:
+    """Losses of training and evaluation, of both shapes in turn."""
+    return [float(call(*batch)) for batch in (LONG, SHORT) for call in (step, step.evaluate)]
+
+
+def test_programs_of_stages_share_their_state() -> None:
+    """Two shapes, and their evaluations, which read no optimizer's state, but leave it where it is."""
+    one, step = _step(None), _step(PIPELINE)
+    assert len({str(each.signature.holders.get("3.weight.exp_avg")) for each in step.snapshot().programs.values()}) == 1
+    assert step.signature.holders["0.weight.exp_avg"] == (0,)
+    assert step.signature.holders["3.weight.exp_avg"] == (1,)
+    for _ in range(2):
+        assert _trained(step) == _trained(one)
+    assert_same_bits(step.state_dict(), one.state_dict())
+    assert step.differing_replicas() == ()
+
+
+@pytest.mark.parametrize("plans", [(None, PIPELINE), (PIPELINE, None)])
+def test_a_checkpoint_fits_with_and_without_a_pipeline(plans: tuple[Any, Any], tmp_path: Path) -> None:
+    first, second = map(_step, plans)
+    _trained(first)
+    kept = dmc.Checkpoints(first, tmp_path)
+    kept.save()
+    kept.wait()
+    assert dmc.Checkpoints(second, tmp_path).resume() == 2
+    assert_same_bits(second.state_dict(), first.state_dict())
+    assert _trained(second) == _trained(first)
+
+
+def test_a_model_is_updated_from_all_stages() -> None:
+    one, step = _step(None), _step(PIPELINE)
+    for each in (one, step):
+        _trained(each)
+    models = _model(), _model()
+    one.update(models[0])
+    step.update(models[1])
+    assert_same_bits(models[1].state_dict(), models[0].state_dict())
