@@ -111,8 +111,9 @@ STAGES = (
             AssignQueues(),
             Offload(),
             Keep(),
-            PaceMessages(),
             *SPREAD,  # dm-hoist-start, dm-sink-wait
+            # Behind dm-sink-wait, which would keep what is sent until the end.
+            PaceMessages(),
             Schedule(),
             # Any other order may leave movements of two communicators unordered.
             AssignQueues(),

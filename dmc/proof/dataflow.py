@@ -55,7 +55,7 @@ def check_each_rank(job: Job, dataflow: Dataflow) -> None:
 
 def holds_for_any_rank(job: Job, dataflow: Dataflow) -> bool:
     """Whether it is shown for all ranks at once; where it is not, nothing is said."""
-    if len(job.classes) != 1 or any(channel.groups for channel in job.channels):
+    if len(job.classes) != 1 or job.stages or any(channel.groups for channel in job.channels):
         return False
     mesh = mesh_of(job)
     try:

@@ -126,6 +126,11 @@ def _check_split(mesh: Mesh, dataflow: Dataflow) -> bool:
         return False
     held = {name for step in dataflow.opened for name in (*step.state, *step.outputs)}
     counted = sorted(rank for step in dataflow.opened for rank in step.ranks)
+    for step in dataflow.opened:
+        stale = [name for name, _ in step.arguments if name in dataflow.placed.state and name not in step.state]
+        if stale:
+            fact = f"ranks {list(step.ranks)} have '{stale[0]}', and do not change it"
+            raise ProofError("V11", "stage scheduled, dm-split-stages", fact, _HINT)
     if missing := [name for name in (*dataflow.placed.state, *dataflow.placed.outputs) if name not in held]:
         raise ProofError("V11", "stage scheduled, dm-split-stages", f"no stage has '{missing[0]}'", _HINT)
     if counted != list(mesh.ranks):

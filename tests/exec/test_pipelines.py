@@ -33,22 +33,23 @@ class Block(nn.Module):
 
 class Tied(nn.Module):
     """An embedding, blocks that share a mask, and a head with the embedding's weight; the first block is read again by
-    the last."""
+    the last, and both ends have one factor."""
 
     def __init__(self, blocks: int) -> None:
         super().__init__()
         self.embedding, self.head = nn.Embedding(WORDS, WIDTH), nn.Linear(WIDTH, WORDS, bias=False)
         self.head.weight = self.embedding.weight
         self.blocks = nn.ModuleList(Block() for _ in range(blocks))
+        self.scale = nn.Parameter(torch.tensor(1.5))
 
     def forward(self, tokens: Tensor) -> Tensor:
         """f32 [batch, length, words]"""
-        x, mask = self.embedding(tokens), (tokens > 0).float()[..., None]
+        x, mask = self.embedding(tokens) * self.scale, (tokens > 0).float()[..., None]
         outputs = []
         for block in self.blocks:
             x = block(x, mask)
             outputs.append(x)
-        return self.head(x + outputs[0])
+        return self.head(x + outputs[0]) * self.scale
 
 
 def _loss(output: Tensor, targets: Tensor) -> Tensor:
@@ -79,6 +80,7 @@ CASES = {
     "interleaved": (4, _pipelined(2, "interleaved", 2)),
     "zb-v": (4, _pipelined(2, "zb-v", 2)),
     "zb-h1 beside dp": (2, _pipelined(2, "zb-h1", dp=2).data_parallel("dp")),
+    "one rank beside dp": (2, _pipelined(1, "interleaved", 2, dp=2).data_parallel("dp")),
     "1f1b beside zero2": (2, _pipelined(2, "1f1b", dp=2).data_parallel("dp", zero=2)),
 }
 
@@ -97,3 +99,18 @@ def test_a_pipeline_trains_like_one_rank(case: str) -> None:
         again, same = _trained(model, plan=plan, verify=False)
         assert again == found
         assert all(torch.equal(same[name], others[name]) for name in same)
+
+
+def test_what_is_sent_is_not_kept_until_the_end() -> None:
+    model = nn.Sequential(nn.Linear(8, 512, bias=False), nn.Tanh(), nn.Linear(512, 8, bias=False))
+
+    def used(microbatches: int) -> list[int]:
+        batch = torch.zeros(64 * microbatches, 8)
+        plan = dmc.plan(dmc.Mesh(pp=2)).pipeline("pp", cut=["2"], microbatches=microbatches)
+        options: dict[str, Any] = {"optimizer": dmc.optim.SGD(lr=0.1), "example": (batch, batch), "verify": False}
+        artifact = dmc.compile_artifact(model, loss=nn.functional.mse_loss, plan=plan, **options)
+        return [each.program.arenas["device"] for each in artifact.job.classes]
+
+    sent = 64 * 512 * 4
+    # Of each micro-batch there remain its inputs, and gradients of weights until they are summed.
+    assert all(many - few < 8 * sent / 2 for few, many in zip(used(4), used(12), strict=True))

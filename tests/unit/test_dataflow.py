@@ -6,7 +6,10 @@ import pytest
 
 from dmc._mlir import ir
 from dmc.analysis.dataflow.dataflow import mesh_of_module, step_dataflow
-from dmc.errors import DmcError
+from dmc.errors import DmcError, ProofError
+from dmc.mesh import Mesh
+from dmc.program.dataflow import Dataflow, Step
+from dmc.proof.expected import expected_of
 from dmc.proof.meaning import Meaning
 from dmc.proof.values import Values
 
@@ -249,3 +252,12 @@ def test_bytes_that_nobody_has_written_may_be_any() -> None:
     # Nor does it matter what a reduction makes of them.
     reduced = values.reduced([wanted, wanted], ("sum", "f32", "f32"), 12)
     assert values.segments(reduced, 12)[1] == (values.unwritten, 0, 4)
+
+
+def test_a_stage_that_has_state_changes_it_as_others_do() -> None:
+    whole = Step((("n", 8),), (), {"n": 0}, {}, {})
+    first = Step(whole.arguments, (), whole.state, {}, {}, ranks=(0,))
+    stale = Step(whole.arguments, (), {}, {}, {}, ranks=(1,))
+    stages = (first, stale)
+    with pytest.raises(ProofError, match=r"ranks \[1\] have 'n', and do not change it"):
+        expected_of(Dataflow(whole, stages, stages, stages, {}), Mesh(pp=2), stages=("pp",))

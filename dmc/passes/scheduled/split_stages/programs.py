@@ -190,7 +190,8 @@ class _Line:
 
     def _is_cheap(self, key: Key) -> bool:
         """Whether a number behind the micro-batches is computed here rather than received."""
-        return key[1] == OUTSIDE and size_of(key[0]) <= _NUMBER and len(self._missing(key)) <= _FEW
+        is_computed = key[1] == OUTSIDE and key[0] in self.flow.makers
+        return is_computed and size_of(key[0]) <= _NUMBER and len(self._missing(key)) <= _FEW
 
     def _missing(self, key: Key) -> set[Key]:
         """What would have to be received to compute a number; two at most are named."""

@@ -9,6 +9,7 @@ from dmc._mlir import ir
 from dmc.analysis.requests.pipeline import pipeline_of
 from dmc.analysis.storage.fixed import is_on
 from dmc.dialect.placements import mesh_of
+from dmc.errors import PlanError
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.split_stages.assignment import Assignment
 from dmc.passes.scheduled.split_stages.emission import Wires, module_of
@@ -71,5 +72,8 @@ def _table(asked: PipelinePlan, ranks: int) -> Table:
     """What each rank does, in order. Raises PlanError for a schedule that does not fit, or is wrong."""
     named = (asked.schedule, ranks, asked.microbatches, asked.chunks)
     table = read_csv(asked.table) if asked.table else schedule(*named)
+    if table.ranks != ranks:
+        fact = f"number of its rows: {table.ranks}; of ranks along '{asked.axis}': {ranks}"
+        raise PlanError(f"schedule '{asked.schedule}'", fact, "give a row for each rank")
     check(table, asked.stages, asked.microbatches)
     return table
