@@ -34,7 +34,7 @@ class Said:
     def _ends(self, values: Values) -> dict[str, list[int]]:
         held = Meaning(self.mesh, values, {**self.kernels, **self.step.functions}).of_step(self.step)
         ends = {**self.step.state, **self.step.outputs}
-        return {name: [own[number] for own in held] for name, number in ends.items()}
+        return {name: [own[number] for own in held.values()] for name, number in ends.items()}
 
 
 def said(module: ir.Module) -> Said:

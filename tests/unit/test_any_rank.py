@@ -85,15 +85,15 @@ def test_equal_values_of_any_rank_are_equal_on_each(seed: int) -> None:
     for _ in range(16):
         drawn.draw()
     step = Step((("x", UNIT), ("y", UNIT)), tuple(drawn.nodes), {}, {}, {})
-    (of_any,) = AnyRank(mesh, Family(mesh), {}).of_step(step)
-    each = Meaning(mesh, Values(), {}).of_step(step)
+    (of_any,) = AnyRank(mesh, Family(mesh), {}).of_step(step).values()
+    each = Meaning(mesh, Values(), {}).of_step(step).values()
     for one, other in combinations(range(len(of_any)), 2):
         if of_any[one] == of_any[other]:
             assert all(own[one] == own[other] for own in each), (one, other, step.nodes)
 
 
 def _of_any(mesh: Mesh, *nodes: Node) -> list[int]:
-    (held,) = AnyRank(mesh, Family(mesh), {}).of_step(Step((("x", UNIT),), nodes, {}, {}, {}))
+    (held,) = AnyRank(mesh, Family(mesh), {}).of_step(Step((("x", UNIT),), nodes, {}, {}, {})).values()
     return held
 
 

@@ -37,7 +37,7 @@ def _values(*steps: str) -> list[list[int]]:
         module = ir.Module.parse(HEAD + MESH + function)
         step = step_dataflow(module)
         held = Meaning(mesh_of_module(module), values, step.functions).of_step(step)
-        found.append([own[step.outputs["a"]] for own in held])
+        found.append([own[step.outputs["a"]] for own in held.values()])
     return found
 
 

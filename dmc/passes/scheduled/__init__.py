@@ -11,9 +11,9 @@
 * assign_queues: a communicator per group, and an order where two may not run concurrently
 * offload: what waits in host memory for the backward pass
 * keep: what the backward pass reads is kept, or computed again
-* pace_messages: messages of a pipeline overlap with what their rank computes
 * hoist_start: movements start as early as they can
 * sink_wait: and are waited for as late as they can
+* pace_messages: messages of a pipeline overlap with what their rank computes
 * schedule: the order of issue, under a memory cap
 * name_kernels: equal kernels of a pipeline's stages have one name, others different ones
 """
