@@ -20,6 +20,7 @@ from dmc.passes.base import parse_pipeline, run_passes
 from dmc.passes.scheduled.select_kernels import SelectKernels
 from dmc.pipeline import WITNESSED, stages_between
 from dmc.plans import Plan, resolve
+from dmc.plans.rules import Pipeline
 from dmc.program import Job
 from dmc.program.dataflow import Dataflow
 from tests.placed_gpt2 import PLACE, placed_gpt2
@@ -30,6 +31,8 @@ OF_MLP: dict[str, Plan] = {
     "zero2": dmc.plan(DP4).use(plans.zero2("dp")),
     "zero3": dmc.plan(DP4).use(plans.zero3("dp")),
 }
+# Ranks that run programs of their own: what changes one program, or all alike, is not made for these.
+STAGES: dict[str, Plan] = {"three stages": dmc.plan(dmc.Mesh(pp=3)).pipeline("pp", cut=[".1", ".2"], microbatches=2)}
 OF_GPT2: dict[str, Plan] = {
     "gpt2 zero3": dmc.plan(DP2).use(plans.zero3("dp")),
     "gpt2 tp2": dmc.plan(TP2).use(plans.megatron_gpt2("tp")),
@@ -51,7 +54,8 @@ def planned(name: str, context: Any) -> Job:
 
 def planned_with_dataflow(name: str, context: Any) -> tuple[Job, Dataflow]:
     """The job, and what it must compute."""
-    module = placed_gpt2(OF_GPT2[name], context)[0] if name in OF_GPT2 else _placed_mlp(OF_MLP[name], context)
+    of_mlp = {**OF_MLP, **STAGES}
+    module = _placed_mlp(of_mlp[name], context) if name in of_mlp else placed_gpt2(OF_GPT2[name], context)[0]
     recorder = Recorder()
     recorder.see(PLACED.name, module)
     for stage in stages_between(SCHEDULED.name, PLANNED.name):
@@ -68,9 +72,10 @@ def _placed_mlp(plan: Plan, context: Any) -> ir.Module:
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
     example = (torch.randn(4, 4), torch.randn(4, 4))
     optimizer = dmc.optim.AdamW(lr=0.1, clip_grad_norm=1.0)
-    imported = import_step(model, nn.functional.mse_loss, optimizer, example, Precision.FP32, 1, 0, context)
+    parts = next((rule.microbatches or 1 for rule in plan.rules if isinstance(rule, Pipeline)), 1)
+    imported = import_step(model, nn.functional.mse_loss, optimizer, example, Precision.FP32, parts, 0, context)
     module, signature = imported.module, imported.signature
     modules = [path for path, _ in model.named_modules()]
-    write_plan(module, resolve(plan, signature.state, modules, signature.batch, 1), signature, "cpu")
+    write_plan(module, resolve(plan, signature.state, modules, signature.batch, parts), signature, "cpu")
     run_passes(module, parse_pipeline(PLACE))
     return module

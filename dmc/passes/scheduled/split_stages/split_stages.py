@@ -17,7 +17,7 @@ from dmc.passes.scheduled.split_stages.flow import Flow
 from dmc.passes.scheduled.split_stages.messages import in_one_order
 from dmc.passes.scheduled.split_stages.programs import programs_of
 from dmc.plans.pipelines import PipelinePlan
-from dmc.schedules import Table, check, read_csv, schedule
+from dmc.schedules import Action, Table, check, read_csv, schedule
 from dmc.stages import put_in
 from dmc.step_function import find_step, mutated_state, results
 
@@ -76,4 +76,19 @@ def _table(asked: PipelinePlan, ranks: int) -> Table:
         fact = f"number of its rows: {table.ranks}; of ranks along '{asked.axis}': {ranks}"
         raise PlanError(f"schedule '{asked.schedule}'", fact, "give a row for each rank")
     check(table, asked.stages, asked.microbatches)
+    _check_sums(table)
     return table
+
+
+def _check_sums(table: Table) -> None:
+    """Raises PlanError where the passes of a stage are not in the order of micro-batches, in which losses, gradients
+    and running statistics are added up."""
+    last: dict[tuple[int, str], Action] = {}
+    for rank, column, action in table.cells():
+        for kind in "IW" if action.kind == "B" else action.kind:
+            before = last.get((action.stage, kind))
+            if before is not None and before.micro > action.micro:
+                fact = f"comes after {before}, but what micro-batches add to is added to in their order"
+                hint = "let each stage run its forward passes, and its backward passes, by number of micro-batch"
+                raise PlanError(f"rank {rank}, column {column}, {action.in_words()}", fact, hint)
+            last[action.stage, kind] = action

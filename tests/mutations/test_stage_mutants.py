@@ -1,0 +1,190 @@
+"""A pipeline of three stages, with its messages, kernels and classes of ranks broken by hand: each is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import combinations, pairwise, product
+from typing import Any
+
+import pytest
+
+from dmc import dialect
+from dmc._mlir import ir
+from dmc.errors import ProofError
+from dmc.program import Class, Collective, Job, Launch, Program, Range
+from dmc.program.dataflow import Dataflow
+from dmc.proof import verify
+from tests.mutations.edits import places, replace, swapped, with_command, without
+from tests.mutations.plans import planned_with_dataflow
+from tests.rank_programs import on_ranks
+
+Mutants = Iterator[Job]
+
+
+@pytest.fixture(scope="module")
+def stages() -> tuple[Job, Dataflow]:
+    """The job of the pipeline, and what it must compute."""
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        return planned_with_dataflow("three stages", context)
+
+
+def _messages(program: Program, kind: str) -> list[tuple[int, Collective]]:
+    return [(i, each) for i, each in _collectives(program) if each.kind == kind]
+
+
+def _collectives(program: Program) -> Iterator[tuple[int, Collective]]:
+    for index in places(program, Collective):
+        command = program.commands[index]
+        assert isinstance(command, Collective)
+        yield index, command
+
+
+def _with(job: Job, rank: int, index: int, command: Any) -> Job:
+    return on_ranks(job, [rank], lambda program: with_command(program, index, command))
+
+
+def _of_another_value(job: Job) -> Mutants:
+    """A send reads where the program's other send of the same size reads."""
+    for program in job.programs:
+        for (index, one), (_, other) in combinations(_messages(program, "send"), 2):
+            if one.source != other.source and _length(one.source) == _length(other.source):
+                yield _with(job, program.rank, index, replace(one, source=other.source))
+
+
+def _into_another_place(job: Job) -> Mutants:
+    """A receive writes where the program's other receive of the same size writes."""
+    for program in job.programs:
+        for (index, one), (_, other) in combinations(_messages(program, "recv"), 2):
+            if one.target != other.target and _length(one.target) == _length(other.target):
+                yield _with(job, program.rank, index, replace(one, target=other.target))
+
+
+def _in_another_order(job: Job) -> Mutants:
+    """A rank issues two messages from or to one other rank the other way round."""
+    for program in job.programs:
+        for (one, first), (other, second) in pairwise(_collectives(program)):
+            if first.peer != second.peer:
+                continue
+            yield on_ranks(job, [program.rank], lambda each, one=one, other=other: swapped(each, one, other))
+
+
+def _exchanged(job: Job) -> Mutants:
+    """Two messages between the same ranks, of one type and size, carry each other's values."""
+    for program in job.programs:
+        for (_, one), (_, other) in combinations(_messages(program, "send"), 2):
+            if (one.peer, one.dtype, one.count) == (other.peer, other.dtype, other.count):
+                new = {one.instance: other.source, other.instance: one.source}
+                yield on_ranks(job, [program.rank], partial(_sending, new))
+
+
+def _sending(sources: dict[int, Range | None], program: Program) -> Program:
+    for index, each in _messages(program, "send"):
+        program = with_command(program, index, replace(each, source=sources.get(each.instance, each.source)))
+    return program
+
+
+def _to_another_rank(job: Job) -> Mutants:
+    for program in job.programs:
+        for index, each in _collectives(program):
+            for peer in {0, 1, 2} - {each.peer}:
+                yield _with(job, program.rank, index, replace(each, peer=peer))
+
+
+def _on_one_side(job: Job) -> Mutants:
+    """A message of which one end is missing."""
+    for program in job.programs:
+        for index, _ in _collectives(program):
+            yield on_ranks(job, [program.rank], lambda each, index=index: without(each, [index]))
+
+
+def _on_neither_side(job: Job) -> Mutants:
+    """A message that is gone: its receiver reads what was there before."""
+    numbers = {each.instance for program in job.programs for _, each in _collectives(program)}
+    for number in numbers:
+        yield job.mapped(
+            lambda program, number=number: without(
+                program, [i for i, each in _collectives(program) if each.instance == number]
+            )
+        )
+
+
+def _of_another_stage(job: Job) -> Mutants:
+    """A kernel of another stage in the place of one with the same operands and results."""
+    for program in job.programs:
+        others = {_launch(each, i).kernel for each in job.programs if each != program for i in places(each, Launch)}
+        for index, name in product(places(program, Launch), sorted(others)):
+            launch = _launch(program, index)
+            if name != launch.kernel and _type(job, name) == _type(job, launch.kernel):
+                yield _with(job, program.rank, index, replace(launch, kernel=name))
+
+
+def _with_classes_exchanged(job: Job) -> Mutants:
+    """The ranks of two stages run each other's programs."""
+    for one, other in combinations(range(len(job.classes)), 2):
+        ranks = [each.ranks for each in job.classes]
+        ranks[one], ranks[other] = ranks[other], ranks[one]
+        moved = [Class(own, each.program) for own, each in zip(ranks, job.classes, strict=True)]
+        yield replace(job, classes=tuple(moved))
+        named = [Class(own.ranks, replace(own.program, rank=own.ranks[0])) for own in moved]
+        yield replace(job, classes=tuple(sorted(named, key=lambda each: each.ranks)))
+
+
+def _without_stages(job: Job) -> Mutants:
+    yield replace(job, stages=())
+    yield replace(job, stages=("dp",))
+
+
+def _length(where: Range | None) -> int:
+    assert where is not None, "this end of a message has a place"
+    return where.length
+
+
+def _launch(program: Program, index: int) -> Launch:
+    command = program.commands[index]
+    assert isinstance(command, Launch)
+    return command
+
+
+def _type(job: Job, kernel: str) -> object:
+    return job.kernels[kernel].reads, job.kernels[kernel].writes
+
+
+# With the properties of which one must refuse the job.
+CASES: dict[str, tuple[Callable[[Job], Mutants], set[str]]] = {
+    "of another value": (_of_another_value, {"V11", "V2", "V6", "V7"}),
+    "into another place": (_into_another_place, {"V11", "V2", "V6", "V7"}),
+    "in another order": (_in_another_order, {"V4", "V5"}),
+    "exchanged": (_exchanged, {"V11", "V2", "V6", "V7"}),
+    "to another rank": (_to_another_rank, {"V3", "V4"}),
+    "on one side": (_on_one_side, {"V4"}),
+    "on neither side": (_on_neither_side, {"V11", "V7"}),
+    "of another stage": (_of_another_stage, {"V11"}),
+    "classes exchanged": (_with_classes_exchanged, {"V3", "V4", "V10"}),
+    "without stages": (_without_stages, {"V10"}),
+}
+
+
+def test_the_job_is_proven(stages: tuple[Job, Dataflow]) -> None:
+    job, dataflow = stages
+    assert "V11" in verify(job, dataflow=dataflow).properties
+    assert job.stages == ("pp",)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_wrong_with_stages_is_refused(name: str, stages: tuple[Job, Dataflow]) -> None:
+    job, dataflow = stages
+    change, properties = CASES[name]
+    found = [_refused(mutant, dataflow) for mutant in change(job)]
+    assert found
+    assert set(found) <= properties
+
+
+def _refused(job: Job, dataflow: Dataflow) -> str:
+    """The property that refuses a job."""
+    try:
+        verify(job, dataflow=dataflow)
+    except ProofError as error:
+        return error.property
+    return "nothing"
