@@ -74,7 +74,8 @@ def _exchanged(job: Job) -> Mutants:
     """Two messages between the same ranks, of one type and size, carry each other's values."""
     for program in job.programs:
         for (_, one), (_, other) in combinations(_messages(program, "send"), 2):
-            if (one.peer, one.dtype, one.count) == (other.peer, other.dtype, other.count):
+            alike = (one.peer, one.dtype, one.count) == (other.peer, other.dtype, other.count)
+            if alike and one.source != other.source:
                 new = {one.instance: other.source, other.instance: one.source}
                 yield on_ranks(job, [program.rank], partial(_sending, new))
 
