@@ -70,7 +70,7 @@ def _trained(model: nn.Module, **options: Any) -> tuple[list[float], Mapping[str
 
 def _pipelined(ranks: int, schedule: str, chunks: int = 1, **axes: int) -> Plan:
     cut = [f"blocks.{number}" for number in range(1, ranks * chunks)]
-    plan = dmc.plan(dmc.Mesh(pp=ranks, **axes))
+    plan = dmc.plan(dmc.Mesh(links=None, pp=ranks, **axes))
     return plan.pipeline("pp", cut=cut, microbatches=4, schedule=schedule, chunks=chunks)
 
 
