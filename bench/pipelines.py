@@ -140,7 +140,12 @@ def main() -> int:
     for each in found:
         formula = "" if each["formula"] is None else f"{100 * each['formula']:.1f}"
         seconds = each["traced_s"] + each["passes_s"] + each["proven_s"]
-        numbers = (f"{each['predicted_ms']:.1f}", f"{100 * each['idle']:.1f}", formula, f"{each['peak_bytes'] * 1e-9:.2f}")
+        numbers = (
+            f"{each['predicted_ms']:.1f}",
+            f"{100 * each['idle']:.1f}",
+            formula,
+            f"{each['peak_bytes'] * 1e-9:.2f}",
+        )
         table.add_row(each["model"], each["schedule"], str(each["microbatches"]), *numbers, f"{seconds:.0f}")
     Console().print(table)
     write_record(RESULTS, {"device": f"simulated {MACHINE}", "cores": os.cpu_count(), "results": found})

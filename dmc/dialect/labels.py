@@ -16,6 +16,8 @@ from dmc._mlir import ir
 from dmc.program.labels import SEPARATOR, short
 
 TENSOR, WHY, KERNEL = "dm.tensor", "dm.why", "dm.label"
+# Begins the name of a location that says to which action of a pipeline an operation belongs.
+_ACTION = "action "
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,24 @@ def put_kernel_label(kernel: ir.Operation, label: str) -> None:
         kernel.attributes[KERNEL] = ir.StringAttr.get(label)
 
 
+def with_action(location: ir.Location, action: str) -> ir.Location:
+    """The location of an operation that a pipeline runs in this action, such as `2F0`."""
+    return ir.Location.name(f"{_ACTION}{action}", location) if action else location
+
+
+def action_of(location: Any) -> str:
+    """The action of a pipeline in which an operation runs, `2F0`; "" of none."""
+    match location:
+        case ir.CallSiteLoc():
+            return action_of(location.caller) or action_of(location.callee)
+        case ir.FusedLoc():
+            return next(filter(None, map(action_of, location.locations)), "")
+        case ir.NameLoc() if location.name_str.startswith(_ACTION):
+            return location.name_str.removeprefix(_ACTION)
+        case _:
+            return ""
+
+
 def place_of(location: Any) -> str:
     """`h.0.mlp#aten.addmm (model.py:12)`: module, operation and line, of the first of several; "" if unknown."""
     match location:
@@ -66,6 +86,8 @@ def place_of(location: Any) -> str:
             return place_of(location.caller) or place_of(location.callee)
         case ir.FusedLoc():
             return next(filter(None, map(place_of, location.locations)), "")
+        case ir.NameLoc() if location.name_str.startswith(_ACTION):
+            return place_of(location.child_loc)
         case ir.NameLoc():
             line = place_of(location.child_loc)
             return f"{location.name_str} ({line})" if line else location.name_str
@@ -94,6 +116,8 @@ def _names(location: Any) -> Iterator[str]:
         case ir.FusedLoc():
             for each in location.locations:
                 yield from _names(each)
+        case ir.NameLoc() if location.name_str.startswith(_ACTION):
+            yield from _names(location.child_loc)
         case ir.NameLoc():
             yield location.name_str
         case _:

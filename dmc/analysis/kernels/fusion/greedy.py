@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass
 from math import prod
 
+from dmc import dialect as dm
 from dmc.analysis.kernels.clusters import Clusters
 from dmc.analysis.kernels.fusion.epilogues import WIDER, wide_epilogues
 from dmc.analysis.kernels.fusion.rules import Rules
@@ -15,6 +16,7 @@ from dmc.analysis.kernels.groups import Group, Refusal
 from dmc.analysis.kernels.reads import ORDER, memory_reads, sources
 from dmc.analysis.kernels.shapes import Loops, loops_of
 from dmc.analysis.kernels.waits import Waits
+from dmc.dialect.labels import action_of
 
 # Operands and results of a kernel: IREE's runtime binds 32 buffers in a dispatch, a quarter of them for itself.
 MOST_VALUES = 24
@@ -22,6 +24,10 @@ MOST_VALUES = 24
 MOST_JOINED = 64
 # A value that more kernels read than this brings none of them together.
 MOST_READERS = 8
+
+
+# Kernels of a pipeline stay within an action, so that the schedule says when they run.
+ACTION = "of another action of the pipeline"
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,7 @@ class Merging(Rules):
         # What keeps two clusters apart; nodes that read a value in another order than it is written.
         self.apart = {(self.node_of[maker], self.node_of[reader]): WIDER for maker, reader in wide}
         self.turned: dict[int, list[int]] = {}
+        self.actions = _actions(graph, nodes)
         after: list[set[int]] = [set() for _ in self.nodes]
         for node, number in enumerate(self.nodes):
             self._add(node, number, after)
@@ -151,7 +158,8 @@ class Merging(Rules):
         return (one, other) if order[one] < order[other] else (other, one)
 
     def kept_apart(self, first: int, second: int) -> str:
-        return self.apart.get((first, second), "")
+        one, other = self.actions[first], self.actions[second]
+        return self.apart.get((first, second), "" if one == other or not (one and other) else ACTION)
 
     def is_next(self, first: int, second: int) -> bool:
         return second in self.clusters.after[first]
@@ -186,6 +194,7 @@ class Merging(Rules):
             return None
         kept, gone = pair
         self.waits.merge(kept, gone)
+        self.actions[kept] = self.actions[kept] or self.actions[gone]
         one, other = self.groups[kept], self.groups.pop(gone)
         assert one.loops is not None and other.loops is not None
         loops = self.joined(one.loops, other.loops)
@@ -232,7 +241,7 @@ class Merging(Rules):
         for node in sorted(quick, key=self.clusters.order.__getitem__):
             if not self._may_join(node):
                 continue
-            key = self.groups[node].loops, self.waits.when(node, ends)
+            key = self.groups[node].loops, self.waits.when(node, ends), self.actions[node]
             other = open_.get(key)
             merged = None if other is None else self._join(other, node, most_values)
             open_[key] = node if merged is None else merged
@@ -265,3 +274,10 @@ class Merging(Rules):
                     why = self.why_not(first, second)
                     members = self.groups[first].members[0], self.groups[second].members[0]
                     yield Refusal(*members, saved, why or "another kernel between them")
+
+
+def _actions(graph: Graph, nodes: Sequence[int]) -> list[str]:
+    """The action of a pipeline to which each node belongs; "" of none."""
+    # Only a stage of a pipeline has started movements here.
+    is_stage = any(op.name == dm.StartOp.OPERATION_NAME for op in graph.ops)
+    return [action_of(graph.ops[number].location) if is_stage else "" for number in nodes]

@@ -10,7 +10,7 @@ from dmc import dialect as dm
 from dmc._mlir import arith, func, ir
 from dmc.analysis.kernels.graph import outer_reads
 from dmc.analysis.storage.fixed import of_stage
-from dmc.dialect.labels import Label, put_label
+from dmc.dialect.labels import Label, put_label, with_action
 from dmc.passes.scheduled.split_stages.flow import OUTSIDE, Flow, Key
 from dmc.passes.scheduled.split_stages.programs import Message, RankProgram, Receive, Run, Send
 from dmc.passes.shared.loops import copy_with
@@ -100,7 +100,8 @@ class _Emission:
 
     def _run(self, run: Run) -> None:
         read = {value: self._value(self.flow.key(value, run.micro)) for value in outer_reads(run.op)}
-        copy_with(run.op, read)
+        copy = copy_with(run.op, read)
+        copy.location = with_action(copy.location, run.action)
         for result in run.op.results:
             self.values[result, run.micro] = read[result]
 

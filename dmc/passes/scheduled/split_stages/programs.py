@@ -26,10 +26,13 @@ _PASSES = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}
 
 @dataclass(frozen=True)
 class Run:
-    """An operation for a micro-batch. share: of the time of its action, in that of a forward pass."""
+    """An operation for a micro-batch. action: to which it belongs, `2F0`, if to one. share: of the time of that, in
+    that of a forward pass.
+    """
 
     op: ir.Operation
     micro: int
+    action: str = field(default="", compare=False)
     share: float = field(default=0.0, compare=False)
 
 
@@ -113,7 +116,7 @@ def _base(assignment: Assignment, table: Table, rank: int) -> Iterator[Run]:
                 parts[stages[op], kind].append(op)
     for action in table.row(rank):
         ops = parts[action.stage, action.kind]
-        yield from (Run(op, action.micro, _PASSES[action.kind] / len(ops)) for op in ops)
+        yield from (Run(op, action.micro, str(action), _PASSES[action.kind] / len(ops)) for op in ops)
     yield from (Run(op, OUTSIDE) for op in flow.after if stages.get(op) in own)
 
 
