@@ -1,9 +1,9 @@
-"""Pipelines at real size, planned for four H100 and simulated: `python -m bench.pipelines [--models …] [--only NAME …]`.
+"""Pipelines at real size, planned for four H100 and simulated: `python -m bench.pipelines`.
 
-For each model and schedule: the predicted step, the idle share of the rank that waits longest and of all ranks, beside the
-formula for equal stages, the memory of a rank, and the seconds that planning and proof take; ZeRO-2 with as many
-micro-batches stands beside. Models are on the meta device; kernels cost what the tuning table of an H100 says, or what the
-machine's figures do. Writes `bench/results/pipelines.json`.
+For each model and schedule: the predicted step, the idle share of all ranks and of the rank that waits longest, beside
+the formula for equal stages, the memory of a rank, and the seconds that planning and proof take; ZeRO-2 with as many
+micro-batches stands beside. Models are on the meta device; kernels cost what the tuning table of an H100 says, or what
+the machine's figures do. Writes `bench/results/pipelines.json`.
 """
 
 from __future__ import annotations

@@ -83,3 +83,39 @@ def test_a_model_is_updated_from_all_stages() -> None:
     one.update(models[0])
     step.update(models[1])
     assert_same_bits(models[1].state_dict(), models[0].state_dict())
+
+
+class _Tied(nn.Module):
+    """Two stages that share a weight, of which an evaluation changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.middle, self.last = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+        self.last.weight = self.first.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """f32 [rows, 4]"""
+        return self.last(self.middle(self.first(x).tanh()).tanh())[:, :4]
+
+
+@pytest.mark.parametrize(("schedule", "cut"), [("1f1b", ["0.middle"]), ("zb-v", ["0.middle", "0.last", "1"])])
+def test_an_evaluation_reads_a_shared_weight_where_the_step_has_it(schedule: str, cut: list[str]) -> None:
+    """Also under a schedule that wants more micro-batches than an evaluation has."""
+    torch.manual_seed(0)
+    model, chunks = nn.Sequential(_Tied(), nn.Linear(4, 4)), (len(cut) + 1) // 2
+    plan = dmc.plan(dmc.Mesh(pp=2)).pipeline("pp", cut=cut, microbatches=4, schedule=schedule, chunks=chunks)
+    losses = []
+    for own in (None, plan):
+        step = dmc.compile(
+            model,
+            loss=nn.functional.mse_loss,
+            optimizer=dmc.optim.SGD(lr=0.1),
+            example=LONG,
+            accumulate=4,
+            plan=own,
+            evaluation=True,
+            verify=False,
+            progress=False,
+        )
+        losses.append([float(call(*LONG)) for _ in range(2) for call in (step, step.evaluate)])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)

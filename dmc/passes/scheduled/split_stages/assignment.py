@@ -102,11 +102,12 @@ class Assignment:
             self.stages[op] = next((self.stages[each] for each in read if each in self.stages), 0)
 
     def _own(self) -> None:
-        """State belongs to the stage that reads it first."""
+        """State belongs to the stage that reads it first, unless that is decided."""
         readers = self._readers()
         for value in self.flow.ports:
             if not self.flow.is_shared(value):
-                self.owners[value] = next((self.stages[op] for op in readers[value] if op in self.stages), 0)
+                first = next((self.stages[op] for op in readers[value] if op in self.stages), 0)
+                self.owners[value] = self.flow.homes.get(value, first)
 
     def _known(self, op: ir.Operation) -> list[int]:
         stages = [self.stage_of(value) for value in outer_reads(op)]

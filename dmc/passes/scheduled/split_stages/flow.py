@@ -34,7 +34,8 @@ class Flow:
     """before, inside, after: the operations, in order; `inside` are those of one of `count` micro-batches.
 
     loop: of the micro-batches; None where there is one, whose operations are found by their labels. ports: what each
-    argument is. changed: the names of those that the step replaces. makers: the operation that computes a value.
+    argument is. changed: the names of those that the step replaces. homes: the stage of those for which
+    it is decided, because another program has them there. makers: the operation that computes a value.
     """
 
     before: tuple[ir.Operation, ...]
@@ -45,12 +46,13 @@ class Flow:
     terminator: ir.Operation
     ports: Mapping[ir.Value, Port]
     changed: frozenset[str]
+    homes: Mapping[ir.Value, int]
     makers: Mapping[ir.Value, ir.Operation]
     _inner: frozenset[ir.Operation]
     _behind: frozenset[ir.Operation]
 
     @staticmethod
-    def of(step: func.FuncOp, count: int) -> Flow:
+    def of(step: func.FuncOp, count: int, homes: Mapping[ir.Value, int]) -> Flow:
         """Raises DmcError where there is no loop of so many micro-batches."""
         *body, terminator = [view.operation for view in step.entry_block.operations]
         ports = {step.arguments[port.index]: port for port in arguments(step)}
@@ -65,7 +67,7 @@ class Flow:
             parts = tuple(body[:place]), inside, tuple(body[place + 1 :])
         made = {result: op for part in parts for op in part for result in op.results}
         changed = frozenset(before.name for before, _ in mutated_state(step))
-        return Flow(*parts, loop, count, terminator, ports, changed, made, *map(frozenset, parts[1:]))
+        return Flow(*parts, loop, count, terminator, ports, changed, homes, made, *map(frozenset, parts[1:]))
 
     @property
     def ops(self) -> Iterator[ir.Operation]:
@@ -114,7 +116,7 @@ class Flow:
 
     def is_shared(self, value: ir.Value) -> bool:
         """Whether any rank may have this argument: no rank changes it, or all do alike."""
-        port = self.ports.get(value)
+        port = None if value in self.homes else self.ports.get(value)
         return port is not None and (port.role in _EVERYWHERE or port.name not in self.changed)
 
     def free(self) -> set[ir.Value]:

@@ -86,7 +86,7 @@ def programs_of(
 
     Raises DmcError where an operation needs what its rank computes later.
     """
-    lines = [_Line(assignment, table, rank, _base(assignment, table, rank)) for rank in range(len(kept))]
+    lines = [_Line(assignment, table, rank, own) for rank, own in enumerate(kept)]
     for line in lines:
         line.fill(results, state)
     for line in lines:
@@ -123,10 +123,11 @@ def _base(assignment: Assignment, table: Table, rank: int) -> Iterator[Run]:
 class _Line:
     """A rank's program while it is made. at: the place of what makes each value that it has."""
 
-    def __init__(self, assignment: Assignment, table: Table, rank: int, base: Iterator[Run]) -> None:
+    def __init__(self, assignment: Assignment, table: Table, rank: int, kept: Sequence[ir.Value]) -> None:
         self.assignment, self.flow, self.rank = assignment, assignment.flow, rank
         self._ranks_of = table.ranks_of
-        self._base = list(base)
+        self._base = list(_base(assignment, table, rank))
+        self._kept = {*kept}
         self._items: list[Item] = []
         self._has: set[Key] = set()
         self._done: set[Run] = set()
@@ -166,7 +167,7 @@ class _Line:
         if key in self._has or self.flow.is_index(key[0]):
             return
         rank = self._maker_rank(key)
-        if key[0] in self.flow.ports and rank in (None, self.rank):
+        if key[0] in self.flow.ports and (rank in (None, self.rank) or key[0] in self._kept):
             self._program.arguments.add(key[0])
             self._has.add(key)
         elif rank is None or self._is_cheap(key) or not is_tensor(key[0]) or self._is_later(key, rank):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmc import dialect as dm
@@ -20,6 +21,9 @@ from dmc.plans.pipelines import PipelinePlan
 from dmc.schedules import Action, Table, check, read_csv, schedule
 from dmc.stages import put_in
 from dmc.step_function import find_step, mutated_state, results
+
+# Micro-batches for each rank, more than any schedule wants at least.
+_MANY = 4
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,11 @@ def _split(module: ir.Module, asked: PipelinePlan) -> None:
     mesh = mesh_of(declared)
     ranks = mesh.axis_size(asked.axis)
     table = _table(asked, ranks)
-    flow = Flow.of(step, asked.microbatches)
-    assignment = Assignment.of(flow, asked.cut)
-    changed = {result.index: step.arguments[argument.index] for argument, result in mutated_state(step)}
     given = list(zip(step.arguments, step.arg_attrs, strict=True))
     kept = [[value for value, own in given if is_on(own, rank)] for rank in range(ranks)]
+    flow = Flow.of(step, asked.microbatches, _homes(kept, table))
+    assignment = Assignment.of(flow, asked.cut)
+    changed = {result.index: step.arguments[argument.index] for argument, result in mutated_state(step)}
     programs = programs_of(assignment, table, kept, results(step), changed)
     numbers = in_one_order(programs)
     wires = Wires(asked.axis, declared.sym_name.value, numbers)
@@ -70,8 +74,10 @@ def _split(module: ir.Module, asked: PipelinePlan) -> None:
 
 def _table(asked: PipelinePlan, ranks: int) -> Table:
     """What each rank does, in order. Raises PlanError for a schedule that does not fit, or is wrong."""
-    named = (asked.schedule, ranks, asked.microbatches, asked.chunks)
-    table = read_csv(asked.table) if asked.table else schedule(*named)
+    if asked.microbatches == 1:
+        # All that is left of any schedule, as of an evaluation, are the stages one after the other.
+        return _in_turn(_placed(asked, ranks))
+    table = read_csv(asked.table) if asked.table else schedule(asked.schedule, ranks, asked.microbatches, asked.chunks)
     if table.ranks != ranks:
         fact = f"number of its rows: {table.ranks}; of ranks along '{asked.axis}': {ranks}"
         raise PlanError(f"schedule '{asked.schedule}'", fact, "give a row for each rank")
@@ -92,3 +98,28 @@ def _check_sums(table: Table) -> None:
                 hint = "let each stage run its forward passes, and its backward passes, by number of micro-batch"
                 raise PlanError(f"rank {rank}, column {column}, {action.in_words()}", fact, hint)
             last[action.stage, kind] = action
+
+
+def _placed(asked: PipelinePlan, ranks: int) -> tuple[int, ...]:
+    """The rank of each stage, as the schedule has it with as many micro-batches as it may want."""
+    if asked.table:
+        return read_csv(asked.table).ranks_of
+    return schedule(asked.schedule, ranks, _MANY * ranks, asked.chunks).ranks_of
+
+
+def _in_turn(ranks_of: tuple[int, ...]) -> Table:
+    """One micro-batch, forward through all stages and backward."""
+    forward = [Action("F", stage, 0) for stage in range(len(ranks_of))]
+    actions = [*forward, *(Action("B", each.stage, 0) for each in reversed(forward))]
+    rows = ([each for each in actions if ranks_of[each.stage] == rank] for rank in range(max(ranks_of) + 1))
+    return Table(tuple(map(tuple, rows)), ranks_of)
+
+
+def _homes(kept: Sequence[Sequence[ir.Value]], table: Table) -> dict[ir.Value, int]:
+    """For the arguments that it is decided that some ranks have, and others not, the first stage of such a rank."""
+    holders: dict[ir.Value, list[int]] = {}
+    for rank, values in enumerate(kept):
+        for value in values:
+            holders.setdefault(value, []).append(rank)
+    some = {value: ranks for value, ranks in holders.items() if len(ranks) < len(kept)}
+    return {value: min(s for s, rank in enumerate(table.ranks_of) if rank in ranks) for value, ranks in some.items()}
