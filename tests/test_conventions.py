@@ -46,6 +46,7 @@ CONTEXTS = {
     "bench/memory_picture.py": "runs pipelines of passes",
     "bench/placement_time.py": "times passes one by one",
     "bench/plan_ranks.py": "times passes one by one",
+    "bench/pipelines.py": "plans without compiling",
     "bench/plan_time.py": "times passes one by one",
     "bench/schedules.py": "runs pipelines of passes",
 }
