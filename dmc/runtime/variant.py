@@ -82,20 +82,27 @@ class Variant:
         held = len(self._ranks.held)
         parts = (readings[first : first + held] for first in range(0, len(readings), held))
         pairs = zip(self._outputs, parts, strict=True)
-        return [kind(session, self._read(part, spec), spread, spec, entry) for (kind, spec, spread), part in pairs]
+        return [
+            kind(session, self._read(part, spec, entry), spread, spec, entry) for (kind, spec, spread), part in pairs
+        ]
 
     def result(self, loss: LazyArray, others: Sequence[LazyArray]) -> Any:
         """What a call returns: the loss, or (loss, auxiliary outputs)."""
         aux = self.signature.aux
         return loss if aux is None else (loss, unflatten(aux, others))
 
-    def _read(self, readings: Sequence[Output], spec: TensorSpec) -> Sequence[Output]:
-        """The parts of an output as the ranks in this process read them. spec: as this process has it."""
+    def _read(self, readings: Sequence[Output], spec: TensorSpec, entry: int) -> Sequence[Output]:
+        """The parts of an output as the ranks in this process read them.
+
+        spec: as this process has it. entry: the number of the call, the same on all ranks, so that none takes the
+        value of another call.
+        """
         spread = self._ranks.spreads[spec.name]
         if self._peers is None or spread.is_everywhere:
             return readings
         (own,), (rank,) = readings, self._ranks.held
-        first, exchange = spread.first_with(rank), partial(self._peers.exchange, f"the value of {spec.name!r}")
+        first, what = spread.first_with(rank), f"the value of {spec.name!r} in call {entry}"
+        exchange = partial(self._peers.exchange, what)
         return [OfAnother(own if first == rank else None, spec, exchange, first)]
 
     def _read_as(self, values: Sequence[Any]) -> list[TensorSpec | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import chain
 
 from dmc import dialect as dm
 from dmc._mlir import builtin, func, ir
@@ -37,9 +37,11 @@ class NameKernels(Pass):
 
 @dataclass
 class _Names:
-    """By the text of a function and what launches say of it: its name."""
+    """known: by the text of a function and what launches say of it, its name. taken: names, with the last number behind
+    each."""
 
     known: dict[str, str] = field(default_factory=dict[str, str])
+    taken: dict[str, int] = field(default_factory=dict[str, int])
 
     def unify(self, stage: builtin.ModuleOp) -> None:
         """Renames the functions of a stage, and what refers to them."""
@@ -69,9 +71,12 @@ class _Names:
         op.attributes["sym_name"] = ir.StringAttr.get(names[name], op.context)
 
     def _fresh(self, name: str) -> str:
-        taken = {*self.known.values()}
-        candidates = chain([name], (f"{name}_{NAME}{number}" for number in count(1)))
-        return next(each for each in candidates if each not in taken)
+        fresh = name
+        while fresh in self.taken:
+            self.taken[name] += 1
+            fresh = f"{name}_{NAME}{self.taken[name]}"
+        self.taken[fresh] = 0
+        return fresh
 
 
 def _said(step: func.FuncOp) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dmc._mlir import func, ir
@@ -50,6 +50,7 @@ class Flow:
     makers: Mapping[ir.Value, ir.Operation]
     _inner: frozenset[ir.Operation]
     _behind: frozenset[ir.Operation]
+    _read: dict[ir.Operation, tuple[ir.Value, ...]] = field(default_factory=dict[ir.Operation, tuple[ir.Value, ...]])
 
     @staticmethod
     def of(step: func.FuncOp, count: int, homes: Mapping[ir.Value, int]) -> Flow:
@@ -112,7 +113,9 @@ class Flow:
 
     def reads(self, op: ir.Operation, micro: int) -> list[Key]:
         """The keys of what an operation reads, its regions included."""
-        return [self.key(value, micro) for value in outer_reads(op)]
+        if op not in self._read:
+            self._read[op] = tuple(outer_reads(op))
+        return [self.key(value, micro) for value in self._read[op]]
 
     def is_shared(self, value: ir.Value) -> bool:
         """Whether any rank may have this argument: no rank changes it, or all do alike."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from dmc.errors import DmcError
 from dmc.passes.scheduled.split_stages.programs import Item, Message, RankProgram, Receive, Run, Send
@@ -60,7 +61,7 @@ class _Clock:
     def advance(self) -> bool:
         """Whether the rank got any further."""
         first = self.place
-        for item in self.program.items[first:]:
+        for item in islice(self.program.items, first, None):
             if isinstance(item, Run):
                 self.time += item.share
             elif isinstance(item, Send):
