@@ -31,6 +31,13 @@ def print_summary(summary: Summary, notes: Sequence[str], width: int) -> None:
     share = share_text(exposed.communication, step)
     exposing = f"exposed communication {time_text(exposed.communication)} ({share}, rank {exposed.rank})"
     console.print(f"step {time_text(step)}, {exposing}", style="bold")
+    if summary.stages:
+        idle, most = summary.idle_share * step, summary.most_idle
+        rank = f"rank {most.rank} {share_text(step - most.busy, step)}"
+        along = ", ".join(summary.stages)
+        console.print(
+            f"stages along {along}: ranks are idle for {share_text(idle, step)} of the step, most of all {rank}"
+        )
     peak = f"{size_text(summary.fullest.peak)} of {size_text(summary.fullest.arena)}"
     for title, table in (
         ("What computation waits for", _waits(summary)),

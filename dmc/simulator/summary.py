@@ -18,7 +18,8 @@ class Summary:
     """Times in nanoseconds. ranks, played: the numbers of ranks in total and simulated.
 
     costs: the hash of the machine's figures. communication_share: the share of the step that is collectives on the
-    critical path. waits, memory: one per simulated rank; lanes: each lane of each.
+    critical path. waits, memory: one per simulated rank; lanes: each lane of each. stages: the axes along which ranks
+    are stages of a pipeline.
     """
 
     machine: str
@@ -32,6 +33,7 @@ class Summary:
     waits: tuple[Waits, ...]
     lanes: tuple[LaneUse, ...]
     memory: tuple[Profile, ...]
+    stages: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """All figures as JSON values; memory only at the peak, not over time."""
@@ -44,6 +46,17 @@ class Summary:
     def exposed(self) -> Waits:
         """The rank whose computation waits longest for communication."""
         return max(self.waits, key=lambda rank: rank.communication)
+
+    @property
+    def idle_share(self) -> float:
+        """The share of the step in which a rank does not compute, over all simulated ranks: a pipeline's bubble."""
+        idle = sum(self.step_ns - rank.busy for rank in self.waits)
+        return idle / (self.step_ns * len(self.waits)) if self.step_ns else 0.0
+
+    @property
+    def most_idle(self) -> Waits:
+        """The rank that computes for the shortest time."""
+        return min(self.waits, key=lambda rank: rank.busy)
 
     @property
     def fullest(self) -> Profile:
@@ -67,4 +80,5 @@ def summarise(simulation: Simulation) -> Summary:
         waits=waits(simulation),
         lanes=lane_use(simulation),
         memory=tuple(memory_over_time(simulation, rank) for rank in simulation.programs),
+        stages=simulation.job.stages,
     )

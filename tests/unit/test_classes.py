@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dmc.cli.simulate_tables import print_summary
 from dmc.errors import ArtifactError, ProofError
 from dmc.program import (
     Await,
@@ -30,6 +31,7 @@ from dmc.program import (
 )
 from dmc.proof import verify
 from dmc.simulator import simulate
+from dmc.simulator.summary import summarise
 from tests.hand_made_jobs import round_machine
 from tests.rank_programs import with_programs
 
@@ -184,6 +186,21 @@ def test_a_channel_along_an_axis_twice_is_refused() -> None:
 def test_stages_run_programs_of_their_own() -> None:
     assert verify(Job.from_bytes(PIPELINE.to_bytes())).peaks == {"device": 768}
     assert len(simulate(PIPELINE, round_machine()).programs) == 4
+
+
+def test_a_simulation_says_how_long_stages_are_idle(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first stage computes nothing, the second one kernel."""
+    simulation = simulate(PIPELINE, round_machine())
+    summary = summarise(simulation)
+    (kernel,) = {span.end - span.start for span in simulation.by_rank[2] if span.lane == 0}
+    assert summary.idle_share == pytest.approx(1 - kernel / simulation.step_ns / 2)
+    assert (summary.most_idle.rank, summary.most_idle.busy) == (0, 0)
+    print_summary(summary, (), 160)
+    share = f"{100 * summary.idle_share:.1f} %"
+    assert (
+        f"stages along pp: ranks are idle for {share} of the step, most of all rank 0 100.0 %"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
