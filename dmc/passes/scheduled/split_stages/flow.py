@@ -68,7 +68,8 @@ class Flow:
             parts = tuple(body[:place]), inside, tuple(body[place + 1 :])
         made = {result: op for part in parts for op in part for result in op.results}
         changed = frozenset(before.name for before, _ in mutated_state(step))
-        return Flow(*parts, loop, count, terminator, ports, changed, homes, made, *map(frozenset, parts[1:]))
+        inner, behind = map(frozenset, parts[1:])
+        return Flow(*parts, loop, count, terminator, ports, changed, homes, made, inner, behind)
 
     @property
     def ops(self) -> Iterator[ir.Operation]:
