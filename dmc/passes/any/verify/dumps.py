@@ -8,6 +8,7 @@ from dmc._mlir import ir
 from dmc.analysis.dataflow.recorder import OPENED, PLACED, SCHEDULED, SIMPLIFIED, Recorder
 from dmc.errors import DmcError
 from dmc.passes.base import Element, On, run_passes
+from dmc.passes.scheduled.split_stages import SplitStages
 from dmc.passes.scheduled.tensors.absorb_casts import AbsorbCasts
 from dmc.passes.scheduled.tensors.channels_last import ChannelsLast
 from dmc.passes.scheduled.tensors.chunk_head import ChunkHead
@@ -20,7 +21,7 @@ from dmc.program.dataflow import Dataflow
 
 # What leads from form placed to each point, as in the pipeline.
 RECOMPUTED: dict[str, tuple[Element, ...]] = {
-    OPENED: (On(GPU, AbsorbCasts()), On(GPU, InlineComposites(keep_whole=True), InlineComposites())),
+    OPENED: (SplitStages(), On(GPU, AbsorbCasts()), On(GPU, InlineComposites(keep_whole=True), InlineComposites())),
     SIMPLIFIED: (
         "canonicalize",
         On(GPU, ChunkHead()),
