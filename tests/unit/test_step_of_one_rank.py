@@ -236,7 +236,7 @@ def test_an_output_that_not_all_ranks_have_is_read_together(
     assert session.given[0].shape == (0,), "rank 1 does not take x"
     assert (found.shape, peers.calls) == ((), [])
     assert [float(found), float(found)] == [loss, loss]
-    assert peers.calls == [f"the value of 'loss': {told} bytes"], "once"
+    assert peers.calls == [f"the value of 'loss' in call 1: {told} bytes"], "once"
     aux["pred"].numpy()
     assert len(peers.calls) == 1, "all ranks have that"
 
