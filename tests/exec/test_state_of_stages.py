@@ -56,7 +56,7 @@ def _assert_close(found: Mapping[str, torch.Tensor], expected: Mapping[str, torc
     """A stage's kernels stay within an action, so that they round elsewhere than those of one rank."""
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, rtol=1e-5, atol=1e-6, msg=name)
+        torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=2e-5, msg=name)
 
 
 def test_programs_of_stages_share_their_state() -> None:
