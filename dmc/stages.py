@@ -1,5 +1,7 @@
 """The stages of a pipeline as modules inside a module: what each of its ranks runs, until the plan joins them.
 
+A rank that has several stages of the model, as interleaved schedules give it, has them in one module.
+
 `module { module @stage0 attributes {dm.stage = {axis = "pp", index = 0}} { … @step … } module @stage1 … }`
 """
 
@@ -29,9 +31,9 @@ class Place:
         return tuple(rank for rank in mesh.ranks if mesh.coordinates(rank)[self.axis] == self.index)
 
 
-def place_of(module: ir.Module) -> Place | None:
+def place_of(module: ir.Module | ir.Operation) -> Place | None:
     """Where a module runs; None where that is all ranks."""
-    attributes = module.operation.attributes
+    attributes = (module.operation if isinstance(module, ir.Module) else module).attributes
     if STAGE not in attributes:
         return None
     return Place(attributes[STAGE]["axis"].value, attributes[STAGE]["index"].value)

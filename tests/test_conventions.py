@@ -53,9 +53,9 @@ CONTEXTS = {
 
 # In the base itself, a module may use those before it.
 BASE_ORDER = (
-    *("_mlir", "distribution", "errors", "memo", "walk", "observer", "progress", "cache", "garbage", "processes"),
-    *("mesh", "program", "machine", "target", "dropout", "optim", "step_function", "stages", "placement"),
-    *("schedules", "plans"),
+    *("_mlir", "distribution", "errors", "highs", "memo", "walk", "observer", "progress", "cache", "garbage"),
+    *("processes", "mesh", "program", "machine", "target", "dropout", "optim", "step_function", "stages"),
+    *("placement", "schedules", "plans"),
 )
 # What the compiler tells the runtime: plain data, everybody's. The rest of the runtime is used by what stands
 # above the compiler.

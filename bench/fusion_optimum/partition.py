@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import collections
-import contextlib
-import os
-import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from dmc.distribution import install
-from dmc.errors import DmcError
+from dmc import highs
 
 # Limits of a piece's program; the number of nodes, unlike time, is met at the same place every time.
 _NODES, _SECONDS, _ROUNDS = 5_000, 30.0, 100
@@ -115,23 +110,12 @@ class _Program:
     """An integer program over variables of 0 or 1, solved by HiGHS."""
 
     def __init__(self, costs: Sequence[float], start: Sequence[float]) -> None:
-        highspy = _highspy()
-        with _silent():
-            self._solver = highspy.Highs()
+        self._highspy, self._solver = highs.solver("fusion by an integer program", 0.0, _NODES, _SECONDS)
         self._start, self._unit = list(start), max(costs) or 1.0
-        options = {
-            "output_flag": False,
-            "threads": 1,
-            "mip_rel_gap": 0.0,
-            "mip_max_nodes": _NODES,
-            "time_limit": _SECONDS,
-        }
-        for name, value in options.items():
-            self._solver.setOptionValue(name, value)
         # In units in which the solver's absolute tolerances are small.
         for i, cost in enumerate(costs):
             self._solver.addCol(1000 * cost / self._unit, 0.0, 1.0, 0, [], [])
-            self._solver.changeColIntegrality(i, highspy.HighsVarType.kInteger)
+            self._solver.changeColIntegrality(i, self._highspy.HighsVarType.kInteger)
 
     def add(self, terms: _Terms, exactly: bool, bound: int) -> None:
         """Adds a constraint."""
@@ -140,38 +124,12 @@ class _Program:
 
     def solve(self) -> tuple[list[float], float]:
         """The best values found, or those of the start, and a bound of the least cost."""
-        import highspy
-
-        start = highspy.HighsSolution()
+        start = self._highspy.HighsSolution()
         start.col_value = self._start
         self._solver.setSolution(start)
         self._solver.run()
         info = self._solver.getInfo()
-        has_values = info.primal_solution_status == highspy.kSolutionStatusFeasible
+        has_values = info.primal_solution_status == self._highspy.kSolutionStatusFeasible
         values = list(self._solver.getSolution().col_value) if has_values else self._start
         # Costs are not negative, so that 0 is a bound where none was found.
         return values, max(info.mip_dual_bound, 0.0) * self._unit / 1000
-
-
-def _highspy() -> Any:
-    try:
-        import highspy
-    except ImportError as error:
-        hint = f"{install('dev')}, which brings HiGHS"
-        raise DmcError("fusion by an integer program", "the package highspy is not installed", hint=hint) from error
-    return highspy
-
-
-@contextlib.contextmanager
-def _silent() -> Generator[None]:
-    """Nothing is written on standard output, not even by compiled code: HiGHS writes a banner where `dmc-opt` writes
-    the module."""
-    sys.stdout.flush()
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)

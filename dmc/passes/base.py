@@ -16,7 +16,7 @@ from dmc.errors import PipelineError
 from dmc.passes.options import describe_options, format_options, parse_options
 from dmc.passes.text import split
 from dmc.passes.where import Where
-from dmc.stages import stages_of
+from dmc.stages import has_stages, stages_of
 
 REGISTRY: dict[str, type[Pass]] = {}
 
@@ -124,12 +124,20 @@ def run_passes(
     unchanged; a failing upstream pass or verifier raises MLIRError with its diagnostics.
     """
     steps = tuple(chosen(module, elements))
+    if not has_stages(module) and not any(map(_is_whole, steps)):
+        _manager(module, steps, options).run(module.operation)
+        return
+    # What upstream rejects is told before anything runs.
     _manager(module, steps, options)
-    for is_whole, group in groupby(steps, lambda step: isinstance(step, Pass) and step.is_whole):
+    for is_whole, group in groupby(steps, _is_whole):
         own = tuple(group)
         with nullcontext([module]) if is_whole else stages_of(module) as parts:
             for part in parts:
                 _manager(part, own, options).run(part.operation)
+
+
+def _is_whole(step: Step) -> bool:
+    return isinstance(step, Pass) and step.is_whole
 
 
 def _manager(module: ir.Module, steps: Iterable[Step], options: PassManagerOptions) -> passmanager.PassManager:

@@ -18,6 +18,8 @@ def check_invariance(job: Job) -> None:
     mesh = mesh_of(job)
     if missing := [axis for axis in job.stages if axis not in mesh.axes]:
         raise ProofError("V10", None, f"has stages along {missing[0]}, which is not an axis of the mesh {job.mesh}")
+    if len({*job.stages}) < len(job.stages):
+        raise ProofError("V10", None, f"has stages along {', '.join(job.stages)}: an axis twice")
     first_of: dict[tuple[int, ...], Class] = {}
     for own in job.classes:
         for rank in own.ranks:

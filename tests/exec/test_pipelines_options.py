@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import dmc
+from dmc.errors import MemoryCapError
 from dmc.plans import Plan
 from tests.compiled import train
 from tests.large import large, large_unless
@@ -126,3 +127,11 @@ def test_skip_connections_across_stages() -> None:
     batches = [_images(seed) for seed in range(STEPS)]
     assert train(many, batches) == pytest.approx(train(one, batches), rel=2e-6)
     assert_same_state(many, one)
+
+
+def test_a_cap_holds_for_each_rank() -> None:
+    """Or the error names the rank that needs more."""
+    needed = compiled(layers(), plan=two_stages(), verify=False).snapshot().job.peaks()["device"]
+    assert_trains_alike(layers(), two_stages(), memory_cap=needed)
+    with pytest.raises(MemoryCapError, match=r"the step of rank 0 along pp: needs .* but the cap is 4,096"):
+        compiled(layers(), plan=two_stages(), verify=False, memory_cap=4096)

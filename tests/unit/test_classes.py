@@ -209,6 +209,7 @@ def test_a_simulation_says_how_long_stages_are_idle(capsys: pytest.CaptureFixtur
         (replace(PIPELINE, stages=()), "V10", "its arenas differ from rank 0's"),
         (replace(PIPELINE, stages=("dp",)), "V10", "are one class, but of several stages"),
         (replace(PIPELINE, stages=("tp",)), "V10", "has stages along tp"),
+        (replace(PIPELINE, stages=("pp", "pp")), "V10", "has stages along pp, pp: an axis twice"),
         (
             replace(PIPELINE, classes=(PIPELINE.classes[0], Class((2, 3), _stage(2, False, 1)))),
             "V3",

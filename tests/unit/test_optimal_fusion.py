@@ -294,5 +294,5 @@ def test_layers_that_are_alike_are_solved_once(context: Any) -> None:
 
 def test_without_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "highspy", None)
-    with pytest.raises(DmcError, match=r"highspy is not installed.*\n?.*\[dev\]"):
+    with pytest.raises(DmcError, match=r"highspy is not installed.*\n?.*\[compile\]"):
         partition({1: 1.0}, [0], [1])

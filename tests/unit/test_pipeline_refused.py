@@ -65,6 +65,6 @@ def test_cuts_out_of_order() -> None:
 @pytest.mark.parametrize("nothing", [nn.Identity(), nn.Dropout(0.0), nn.Dropout(0.5).eval()], ids=str)
 def test_a_module_that_computes_nothing(nothing: nn.Module) -> None:
     model = nn.Sequential(nn.Linear(8, 8), nothing, nn.Linear(8, 8))
-    message = "module '1' computes nothing in the forward pass\n  hint: cut where a module begins that computes with"
+    message = "module '1': computes nothing in the forward pass\n  hint: cut where a module begins that computes with"
     with pytest.raises(DmcError, match=re.escape(message)):
         compiled(model, plan=two_stages(".1"), verify=False)

@@ -11,6 +11,7 @@ from dmc.analysis.memory.packing import Block, live_bytes
 from dmc.errors import MemoryCapError
 from dmc.program import DEVICE
 from dmc.program.labels import short
+from dmc.stages import place_of
 
 UNKNOWN = "-"
 _SHOWN = 20  # the number of buffers named in the error
@@ -21,7 +22,9 @@ def over_the_cap(step: func.FuncOp, needed: int, cap: int, hint: str) -> MemoryC
     peak."""
     fact = f"needs {needed:,} bytes of device memory, but the cap is {cap:,}; {describe_peak(step, _SHOWN)}"
     # The location of @step does not help: it is the line of its signature.
-    return MemoryCapError("the step", fact, hint, needed)
+    place = place_of(step.operation.parent.operation)
+    who = "the step" if place is None else f"the step of rank {place.index} along {place.axis}"
+    return MemoryCapError(who, fact, hint, needed)
 
 
 def peak_position(held: Sequence[Held]) -> int:

@@ -6,16 +6,12 @@ whether the first comes before the second. As every stage takes its micro-batche
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
-import os
-import sys
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from dmc.distribution import install
-from dmc.errors import DmcError
+from dmc import highs
 from dmc.schedules.search.problem import Problem, Rows
 from dmc.schedules.search.timing import timed
 
@@ -60,18 +56,7 @@ class _Program:
         self._pairs = {pair: size + 1 + place for place, pair in enumerate(free_pairs(problem))}
 
     def solve(self, nodes: int, seconds: float) -> Solved:
-        highspy = _highspy()
-        with _silent():
-            solver = highspy.Highs()
-        options = {
-            "output_flag": False,
-            "threads": 1,
-            "mip_rel_gap": 1e-6,
-            "mip_max_nodes": nodes,
-            "time_limit": seconds,
-        }
-        for name, value in options.items():
-            solver.setOptionValue(name, value)
+        highspy, solver = highs.solver("schedule by an integer program", 1e-6, nodes, seconds)
         self._add_columns(solver, highspy)
         self._add_rows(solver)
         solution = highspy.HighsSolution()
@@ -210,26 +195,3 @@ def _bits(bits: int) -> Generator[int]:
 
 def _add(solver: Any, terms: Mapping[int, float], least: float) -> None:
     solver.addRow(least, float("inf"), len(terms), list(terms), list(terms.values()))
-
-
-def _highspy() -> Any:
-    try:
-        import highspy
-    except ImportError as error:
-        hint = f"{install('compile')}, which brings HiGHS"
-        raise DmcError("schedule by an integer program", "the package highspy is not installed", hint=hint) from error
-    return highspy
-
-
-@contextlib.contextmanager
-def _silent() -> Generator[None]:
-    """Nothing is written on standard output, not even by compiled code: HiGHS writes a banner."""
-    sys.stdout.flush()
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)

@@ -67,8 +67,8 @@ class Assignment:
             if path or self._most(op) is not None:
                 self.stages[op] = max([begun if path else 0, *self._known(op)])
         if begun < len(cut):
-            fact = f"module '{cut[begun]}' computes nothing in the forward pass"
-            raise DmcError(self.flow.terminator, fact, "cut where a module begins that computes with the batch")
+            hint = "cut where a module begins that computes with the batch"
+            raise DmcError(f"module '{cut[begun]}'", "computes nothing in the forward pass", hint)
 
     def _backward(self) -> None:
         """Gradients, by their module; what no module or several say, by what they are computed of."""

@@ -77,10 +77,8 @@ class _Emission:
         ports = [value for value in self.old.arguments if value in self.program.arguments]
         operands = [self.flow.terminator.operands[number] for number in self.program.results]
         step = func.FuncOp("step", ([value.type for value in ports], [value.type for value in operands]))
-        for name in ("arg_attrs", "res_attrs"):
-            kept = (
-                [ir.BlockArgument(value).arg_number for value in ports] if name == "arg_attrs" else self.program.results
-            )
+        numbers = [ir.BlockArgument(value).arg_number for value in ports]
+        for name, kept in (("arg_attrs", numbers), ("res_attrs", self.program.results)):
             old = self.old.operation.attributes[name]
             given = [of_stage(ir.DictAttr(old[number]), self.program.rank) for number in kept]
             step.operation.attributes[name] = ir.ArrayAttr.get(given)

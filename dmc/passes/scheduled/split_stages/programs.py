@@ -91,11 +91,8 @@ def programs_of(
         line.fill(results, state)
     for line in lines:
         line.send([message for other in lines for message in other.received if message.source == line.rank])
-    programs = [line.program() for line in lines]
-    # Where another program has state in the same memory, this one leaves it there.
-    for program in programs:
-        program.arguments.update(kept[program.rank])
-    # State that nothing reads is kept, too.
+    programs = [line.program for line in lines]
+    # State that nothing reads or changes is kept, too.
     held = set[ir.Value]().union(*(program.arguments for program in programs))
     unread = (value for value, port in assignment.flow.ports.items() if port.role in STATE_ROLES and value not in held)
     programs[0].arguments.update(unread)
@@ -121,18 +118,17 @@ def _base(assignment: Assignment, table: Table, rank: int) -> Iterator[Run]:
 
 
 class _Line:
-    """A rank's program while it is made. at: the place of what makes each value that it has."""
+    """Makes a rank's program. received: the messages to the rank. kept: what another program of it has, too."""
 
     def __init__(self, assignment: Assignment, table: Table, rank: int, kept: Sequence[ir.Value]) -> None:
         self.assignment, self.flow, self.rank = assignment, assignment.flow, rank
+        # Where another program has state in the same memory, this one has it there, too.
+        self.program = RankProgram(rank, arguments={*kept})
+        self.received: list[Message] = []
         self._ranks_of = table.ranks_of
         self._base = list(_base(assignment, table, rank))
-        self._kept = {*kept}
-        self._items: list[Item] = []
         self._has: set[Key] = set()
         self._done: set[Run] = set()
-        self._program = RankProgram(rank)
-        self.received: list[Message] = []
 
     def fill(self, results: Sequence[Port], state: Mapping[int, ir.Value]) -> None:
         """All operations, with what each needs before it, and then the results."""
@@ -140,17 +136,19 @@ class _Line:
             self._run(run)
         for value, owner in self.assignment.owners.items():
             if self._ranks_of[owner] == self.rank:
-                self._program.arguments.add(value)
-        for port in results:
+                self.program.arguments.add(value)
+        # Outputs first: what they read the rank has, and then gives its new value.
+        for port in sorted(results, key=lambda port: port.index in state):
             value = self.flow.terminator.operands[port.index]
             if self._gives(port, value, state):
                 self._need(self.flow.key(value, OUTSIDE))
-                self._program.results.append(port.index)
+                self.program.results.append(port.index)
+        self.program.results.sort()
 
     def _gives(self, port: Port, value: ir.Value, state: Mapping[int, ir.Value]) -> bool:
         """Whether a result is this rank's: new state of what it has, outputs where they arise, numbers everywhere."""
         if (argument := state.get(port.index)) is not None:
-            return argument in self._program.arguments
+            return argument in self.program.arguments
         return type_bytes(port.type) <= _NUMBER or self._maker_rank(self.flow.key(value, OUTSIDE)) in (None, self.rank)
 
     def _run(self, run: Run) -> None:
@@ -159,7 +157,7 @@ class _Line:
         self._done.add(run)
         for key in self.flow.reads(run.op, run.micro):
             self._need(key)
-        self._items.append(run)
+        self.program.items.append(run)
         self._has.update((result, run.micro) for result in run.op.results)
 
     def _need(self, key: Key) -> None:
@@ -167,8 +165,8 @@ class _Line:
         if key in self._has or self.flow.is_index(key[0]):
             return
         rank = self._maker_rank(key)
-        if key[0] in self.flow.ports and (rank in (None, self.rank) or key[0] in self._kept):
-            self._program.arguments.add(key[0])
+        if key[0] in self.flow.ports and (rank in (None, self.rank) or key[0] in self.program.arguments):
+            self.program.arguments.add(key[0])
             self._has.add(key)
         elif rank is None or self._is_cheap(key) or not is_tensor(key[0]) or self._is_later(key, rank):
             self._run(Run(self.flow.makers[key[0]], key[1]))
@@ -177,7 +175,7 @@ class _Line:
             raise DmcError(self.flow.makers[key[0]], fact, "cut the model elsewhere, or use another schedule")
         else:
             self.received.append(message := Message(key, rank, self.rank))
-            self._items.append(Receive(message))
+            self.program.items.append(Receive(message))
             self._has.add(key)
 
     def _is_later(self, key: Key, rank: int) -> bool:
@@ -220,7 +218,7 @@ class _Line:
     def send(self, messages: Sequence[Message]) -> None:
         """Puts the sends behind what makes their values."""
         places: dict[Key, int] = {}
-        for place, item in enumerate(self._items):
+        for place, item in enumerate(self.program.items):
             match item:
                 case Run(op, micro):
                     places.update(((result, micro), place) for result in op.results)
@@ -232,10 +230,8 @@ class _Line:
         for message in messages:
             behind[places.get(message.key, -1)].append(Send(message))
             if message.key[0] in self.flow.ports:
-                self._program.arguments.add(message.key[0])
-        self._items = [*behind[-1], *(each for i, item in enumerate(self._items) for each in (item, *behind[i]))]
-
-    def program(self) -> RankProgram:
-        """Once all messages are there."""
-        self._program.items = self._items
-        return self._program
+                self.program.arguments.add(message.key[0])
+        self.program.items = [
+            *behind[-1],
+            *(each for i, item in enumerate(self.program.items) for each in (item, *behind[i])),
+        ]

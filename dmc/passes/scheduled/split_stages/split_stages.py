@@ -74,13 +74,14 @@ def _split(module: ir.Module, asked: PipelinePlan) -> None:
 
 def _table(asked: PipelinePlan, ranks: int) -> Table:
     """What each rank does, in order. Raises PlanError for a schedule that does not fit, or is wrong."""
-    if asked.microbatches == 1:
-        # All that is left of any schedule, as of an evaluation, are the stages one after the other.
-        return _in_turn(_placed(asked, ranks))
-    table = read_csv(asked.table) if asked.table else schedule(asked.schedule, ranks, asked.microbatches, asked.chunks)
+    # Of one micro-batch, as of an evaluation, a schedule says where the stages are, whatever number it wants.
+    count = asked.microbatches if asked.microbatches > 1 else _MANY * ranks
+    table = read_csv(asked.table) if asked.table else schedule(asked.schedule, ranks, count, asked.chunks)
     if table.ranks != ranks:
         fact = f"number of its rows: {table.ranks}; of ranks along '{asked.axis}': {ranks}"
         raise PlanError(f"schedule '{asked.schedule}'", fact, "give a row for each rank")
+    if asked.microbatches == 1:
+        table = _in_turn(table)
     check(table, asked.stages, asked.microbatches)
     _check_sums(table)
     return table
@@ -100,19 +101,12 @@ def _check_sums(table: Table) -> None:
             last[action.stage, kind] = action
 
 
-def _placed(asked: PipelinePlan, ranks: int) -> tuple[int, ...]:
-    """The rank of each stage, as the schedule has it with as many micro-batches as it may want."""
-    if asked.table:
-        return read_csv(asked.table).ranks_of
-    return schedule(asked.schedule, ranks, _MANY * ranks, asked.chunks).ranks_of
-
-
-def _in_turn(ranks_of: tuple[int, ...]) -> Table:
-    """One micro-batch, forward through all stages and backward."""
-    forward = [Action("F", stage, 0) for stage in range(len(ranks_of))]
+def _in_turn(table: Table) -> Table:
+    """One micro-batch, forward through all stages of a table and backward."""
+    forward = [Action("F", stage, 0) for stage in range(table.stages)]
     actions = [*forward, *(Action("B", each.stage, 0) for each in reversed(forward))]
-    rows = ([each for each in actions if ranks_of[each.stage] == rank] for rank in range(max(ranks_of) + 1))
-    return Table(tuple(map(tuple, rows)), ranks_of)
+    rows = ([each for each in actions if table.ranks_of[each.stage] == rank] for rank in range(table.ranks))
+    return Table(tuple(map(tuple, rows)), table.ranks_of)
 
 
 def _homes(kept: Sequence[Sequence[ir.Value]], table: Table) -> dict[ir.Value, int]:
