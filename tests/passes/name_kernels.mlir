@@ -1,4 +1,4 @@
-// RUN: dmc-opt %s -p dm-name-kernels | %FileCheck %s
+// RUN: dmc-opt %s -p dm-name-kernels --split-input-file | %FileCheck %s
 
 // The first @f stays. What has its name and computes something else is renamed, also where it is launched and named by
 // others; what computes the same has its name, whatever it was called.
@@ -44,6 +44,35 @@ module {
       %0 = "dm.kernel"(%x) {body = @f, variants = [@f, @g], group = #dm.group<@mesh, ["tp"]>} : (tensor<8xf32>) -> tensor<8xf32>
       %1 = "dm.kernel"(%0) {body = @outer} : (tensor<8xf32>) -> tensor<8xf32>
       return %1 : tensor<8xf32>
+    }
+  }
+}
+
+// -----
+
+// Functions that compute the same are two where launches say that they run other code.
+// CHECK: module @stage0
+// CHECK: "dm.kernel"(%{{.+}}) {body = @f, implementation = "one"}
+// CHECK: module @stage1
+// CHECK: func.func private @f_stage1(
+// CHECK: "dm.kernel"(%{{.+}}) {body = @f_stage1, implementation = "other"}
+module {
+  module @stage0 attributes {dm.stage = {axis = "pp", index = 0 : i64}} {
+    func.func private @f(%x: tensor<8xf32>) -> tensor<8xf32> {
+      return %x : tensor<8xf32>
+    }
+    func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %0 = "dm.kernel"(%x) {body = @f, implementation = "one"} : (tensor<8xf32>) -> tensor<8xf32>
+      return %0 : tensor<8xf32>
+    }
+  }
+  module @stage1 attributes {dm.stage = {axis = "pp", index = 1 : i64}} {
+    func.func private @f(%x: tensor<8xf32>) -> tensor<8xf32> {
+      return %x : tensor<8xf32>
+    }
+    func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %0 = "dm.kernel"(%x) {body = @f, implementation = "other"} : (tensor<8xf32>) -> tensor<8xf32>
+      return %0 : tensor<8xf32>
     }
   }
 }
