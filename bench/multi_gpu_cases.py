@@ -54,22 +54,49 @@ def _both(megatron: Callable[..., Any]) -> dict[str, Callable[[], Plan]]:
     }
 
 
+# Where stages begin: two, or two for each of two ranks.
+_STAGES = {
+    "gpt2": ("transformer.h.1", ["transformer.h.0", "transformer.h.1", "transformer.ln_f"]),
+    "llama": ("model.layers.1", ["model.layers.0", "model.layers.1", "model.norm"]),
+}
+_DEEP_SCHEDULES = {"interleaved_pp2": "interleaved", "zbv_pp2": "zb-v", "bfs_pp2": "bfs"}
+
+
+def _pipelined(model: str) -> dict[str, Callable[[], Plan]]:
+    """Pipelines of two ranks by schedule, four sequences in four micro-batches."""
+    half, quarters = _STAGES[model]
+    mesh, found = dmc.Mesh(pp=2), dict[str, Callable[[], Plan]]()
+    for name, schedule in {"pp2": "1f1b", "gpipe_pp2": "gpipe", "zb_pp2": "zb-h1"}.items():
+        found[name] = lambda way=schedule: dmc.plan(mesh).pipeline("pp", cut=[half], microbatches=4, schedule=way)
+    for name, schedule in _DEEP_SCHEDULES.items():
+        found[name] = lambda way=schedule: dmc.plan(mesh).pipeline(
+            "pp", cut=quarters, microbatches=4, schedule=way, chunks=2
+        )
+    both = dmc.Mesh(dp=2, pp=2)
+    found["dp2×pp2"] = lambda: (
+        dmc.plan(both).use(plans.zero1("dp")).pipeline("pp", cut=[half], microbatches=2, schedule="1f1b")
+    )
+    return found
+
+
 _GPT2, _LLAMA = plans.megatron_gpt2, plans.megatron_llama
 # On two GPUs and on four.
 CASES: Mapping[str, Trained] = {
-    "gpt2": Trained("gpt2", "fp32", {**_data(DP2), **_data(DP4), **_tensor(_GPT2, TP2, TP4), **_both(_GPT2)}),
+    "gpt2": Trained(
+        "gpt2", "fp32", {**_data(DP2), **_data(DP4), **_tensor(_GPT2, TP2, TP4), **_both(_GPT2), **_pipelined("gpt2")}
+    ),
     # Tensors that copy engines move.
     "gpt2_wide": Trained(
         "gpt2_wide", "fp32", {**_data(DP2), **_data(DP4), **_tensor(_GPT2, TP2), **_both(_GPT2)}, rate=3e-5
     ),
-    "gpt2_wide_bf16": Trained("gpt2_wide", "bf16-mixed", {**_data(DP2), **_data(DP4)}, rate=3e-5),
+    "gpt2_wide_bf16": Trained("gpt2_wide", "bf16-mixed", {**_data(DP2), **_data(DP4), **_pipelined("gpt2")}, rate=3e-5),
     "gpt2_bf16": Trained(
         "gpt2", "bf16-mixed", {"zero2_dp2": _data(DP2)["zero2_dp2"], "tp4": _tensor(_GPT2, TP4)["tp4"]}
     ),
     "gpt2_dropout": Trained("gpt2", "fp32", {**_data(DP2), **_tensor(_GPT2, TP2), **_both(_GPT2)}, dropout=0.1),
     "gpt2_dropout_bf16": Trained("gpt2", "bf16-mixed", _data(DP2), dropout=0.1),
     "bert_dropout": Trained("bert", "fp32", _data(DP2), dropout=0.1),
-    "llama": Trained("llama", "fp32", {**_data(DP2), **_tensor(_LLAMA, TP2)}),
+    "llama": Trained("llama", "fp32", {**_data(DP2), **_tensor(_LLAMA, TP2), **_pipelined("llama")}),
     "bert": Trained("bert", "fp32", {"dp2": _data(DP2)["dp2"], "dp4": _data(DP4)["dp4"]}),
     "moe": Trained(
         "moe",

@@ -3,7 +3,7 @@
 For each model and schedule: the predicted step, the idle share of all ranks and of the rank that waits longest, beside
 the formula for equal stages, the memory of a rank, and the seconds that planning and proof take; ZeRO-2 with as many
 micro-batches stands beside. Models are on the meta device; kernels cost what the tuning table of an H100 says, or what
-the machine's figures do. Writes `bench/results/pipelines.json`.
+the machine's figures do. Writes `bench/results/pipelines_simulated.json`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dmc.schedules import idle_formula
 from dmc.simulator import simulate
 from dmc.target import targets
 
-RESULTS = Path(__file__).parent / "results" / "pipelines.json"
+RESULTS = Path(__file__).parent / "results" / "pipelines_simulated.json"
 RANKS, MACHINE = 4, "h100x4"
 # A gradient of a product is two products.
 FORWARD, INPUTS, WEIGHTS = 1.0, 1.0, 1.0
@@ -62,7 +62,7 @@ def _gpt2() -> tuple[nn.Module, str, int, int]:
 
 
 # Each with the path of its blocks, their number, and the length of a sequence.
-MODELS: dict[str, Callable[[], tuple[nn.Module, str, int, int]]] = {"llama_1b": _llama, "gpt2_355m": _gpt2}
+MODELS: dict[str, Callable[[], tuple[Any, str, int, int]]] = {"llama_1b": _llama, "gpt2_355m": _gpt2}
 
 
 def planned(model: nn.Module, plan: Plan, microbatches: int, length: int) -> tuple[Job, dict[str, float]]:
@@ -96,9 +96,7 @@ def result(name: str, schedule: str, microbatches: int) -> dict[str, Any]:
         cut = [f"{blocks}.{number * count // stages}" for number in range(1, stages)]
         plan = dmc.plan(dmc.Mesh(pp=RANKS))
         plan = plan.pipeline("pp", cut=cut, microbatches=microbatches, schedule=schedule, chunks=chunks)
-        # A step has the work of all micro-batches; stages of a rank share its time.
-        idle = idle_formula(schedule, RANKS, microbatches, chunks, FORWARD, INPUTS, WEIGHTS)
-        formula = None if idle is None else idle / (idle + microbatches * chunks * (FORWARD + INPUTS + WEIGHTS))
+        formula = formula_of(schedule, RANKS, microbatches)
     job, seconds = planned(model, plan, microbatches, length)
     simulation = simulate(job, machine(MACHINE))
     idles = [1.0 - _busy(simulation, rank) / simulation.step_ns for rank in sorted(simulation.programs)]
@@ -115,6 +113,14 @@ def result(name: str, schedule: str, microbatches: int) -> dict[str, Any]:
         "peak_bytes": job.peaks()["device"],
         **{key: round(value, 1) for key, value in seconds.items()},
     }
+
+
+def formula_of(schedule: str, ranks: int, microbatches: int) -> float | None:
+    """The idle share of a step for equal stages; None where there is no formula."""
+    chunks = SCHEDULES[schedule]
+    # A step has the work of all micro-batches; stages of a rank share its time.
+    idle = idle_formula(schedule, ranks, microbatches, chunks, FORWARD, INPUTS, WEIGHTS)
+    return None if idle is None else idle / (idle + microbatches * chunks * (FORWARD + INPUTS + WEIGHTS))
 
 
 def _busy(simulation: Any, rank: int) -> float:

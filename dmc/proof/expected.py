@@ -95,7 +95,7 @@ def expected_of(
     Upstream's canonicalize and cse, dm-chunk-head, dm-pad-classes, dm-merge-products and dm-channels-last are trusted.
     """
     values = values or Values()
-    ranks = kind(mesh, values, {}).ranks
+    is_split, ranks = _check_split(mesh, dataflow), kind(mesh, values, {}).ranks
     expected = Expected(values, [[] for _ in ranks])
 
     def found(steps: Sequence[Step], functions: Mapping[str, Body] | None = None) -> _Found:
@@ -106,7 +106,6 @@ def expected_of(
 
     placed, opened, simplified = map(found, ((dataflow.placed,), dataflow.opened, dataflow.simplified))
     scheduled = found(dataflow.scheduled, dataflow.kernels)
-    is_split = _check_split(mesh, dataflow)
     for rank in ranks:
         own = _ends(*opened[rank])
         if name := _other(_within(_ends(*placed[rank]), own) if is_split else _ends(*placed[rank]), own):

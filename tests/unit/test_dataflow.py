@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from msgspec.structs import replace
 
 from dmc._mlir import ir
 from dmc.analysis.dataflow.dataflow import mesh_of_module, step_dataflow
 from dmc.errors import DmcError, ProofError
 from dmc.mesh import Mesh
-from dmc.program.dataflow import Dataflow, Step
+from dmc.program.dataflow import Apply, Dataflow, Received, Sent, Step
 from dmc.proof.expected import expected_of
 from dmc.proof.meaning import Meaning
 from dmc.proof.values import Values
@@ -261,3 +264,34 @@ def test_a_stage_that_has_state_changes_it_as_others_do() -> None:
     stages = (first, stale)
     with pytest.raises(ProofError, match=r"ranks \[1\] have 'n', and do not change it"):
         expected_of(Dataflow(whole, stages, stages, stages, {}), Mesh(pp=2), stages=("pp",))
+
+
+def _node(*operands: int) -> Apply:
+    return Apply("f", operands, (8,))
+
+
+# Of two stages of `%b = f(%a); %n = f(%b)`, where `a` is on the first and `n` on the second: what the second runs, on
+# which ranks, and what V11 says.
+_WHOLE = Step((("a", 8), ("n", 8)), (_node(0), _node(2)), {"a": 0, "n": 3}, {}, {})
+_FIRST = Step((("a", 8),), (_node(0), Sent(0, ("pp",), 1, 1)), {"a": 0}, {}, {}, ranks=(0,))
+_SECOND = Step((("n", 8),), (Received(0), _node(1)), {"n": 2}, {}, {}, ranks=(1,))
+_OTHERS = {
+    "another value": (replace(_SECOND, state={"n": 1}), "'n' of rank 1 is computed differently"),
+    "state that is nowhere": (replace(_SECOND, arguments=(), nodes=(Received(0),), state={}), "no stage has 'n'"),
+    "a rank in two stages": (replace(_SECOND, ranks=(0, 1)), "not every rank is in one stage"),
+    "a message that nobody sends": (replace(_SECOND, nodes=(Received(1), _node(1))), "wait for messages that none"),
+}
+
+
+def test_stages_compute_what_the_step_does() -> None:
+    stages = (_FIRST, _SECOND)
+    found = expected_of(Dataflow(_WHOLE, stages, stages, stages, {}), Mesh(pp=2), stages=("pp",))
+    assert [sorted(each) for each in found.state] == [["a"], ["n"]]
+
+
+@pytest.mark.parametrize("name", _OTHERS)
+def test_stages_that_do_not_are_refused(name: str) -> None:
+    second, fact = _OTHERS[name]
+    stages = (_FIRST, second)
+    with pytest.raises(ProofError, match=re.escape(fact)):
+        expected_of(Dataflow(_WHOLE, stages, stages, stages, {}), Mesh(pp=2), stages=("pp",))
