@@ -190,11 +190,11 @@ def train(step: Any, given: Sequence[Sequence[Batch]]) -> list[float]:
 
 
 def own_part(step: Any, batch: Batch, rank: int) -> dict[str, np.ndarray]:
-    """A rank's part of a global batch, as a loader of its own would give it."""
+    """A rank's part of a global batch, as a loader of its own would give it; the whole of what another stage reads."""
     from dmc.runtime.ranks import Ranks
 
-    ranks = Ranks(step.signature)
-    return {name: ranks.spreads[name].parts(array)[rank] for name, array in batch.items()}
+    spreads = Ranks(step.signature).spreads
+    return {n: spreads[n].part(array, rank) if rank in spreads[n].holders else array for n, array in batch.items()}
 
 
 def _change_error(start: np.ndarray, here: np.ndarray, alone: np.ndarray) -> float:
