@@ -56,6 +56,7 @@ from dmc.passes.scheduled.tensors.recompute import Recompute
 from dmc.passes.scheduled.tensors.share_panels import SharePanels
 from dmc.passes.scheduled.tensors.unroll_loops import UnrollLoops
 from dmc.passes.where import CPU, GPU, GPUS, IREE
+from dmc.printer import printed
 
 
 @dataclass(frozen=True)
@@ -167,9 +168,10 @@ def run(
     """Transforms `module` in place from one form to another, verifies each form on the way, and returns their texts.
 
     The texts, with locations, are keyed so that they sort (`01-imported`, `02-placed`); `dump_dir` receives each as
-    `01-imported.mlir`. `observer` is notified of each stage of `stage_names`, but not of the plan, which the caller may
-    extend. `witness` is shown the module in each form, and at each of `WITNESSED`. Raises DmcError from dmc's passes
-    and verifiers, and MLIRError from upstream's; a note on either says how to replay the stage.
+    `01-imported.mlir`, and as `01-imported.txt` for people. `observer` is notified of each stage of `stage_names`, but
+    not of the plan, which the caller may extend. `witness` is shown the module in each form, and at each of
+    `WITNESSED`. Raises DmcError from dmc's passes and verifiers, and MLIRError from upstream's; a note on either says
+    how to replay the stage.
     """
     observer = observer or Observer()
     first, *others = stages_between(from_form, to_form)
@@ -216,6 +218,7 @@ def _keep(
     path = Path(dump_dir) / f"{stem(form)}.mlir"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(texts[stem(form)], encoding="utf-8")
+    path.with_suffix(".txt").write_text(printed(module), encoding="utf-8")
     return _Kept(form, path)
 
 

@@ -34,7 +34,7 @@ TORCH_MLIR = {
 CONTEXTS = {
     "dmc/api.py": "entry point",
     "dmc/cli/opt.py": "entry point",
-    "dmc/cli/plan_source.py": "entry point",
+    "dmc/cli/mlir_source.py": "entry point",
     "dmc/cli/tune.py": "entry point",
     "dmc/importer/linalg/torch_passes.py": "entry point of a process",
     "dmc/fit.py": "entry point",
@@ -64,7 +64,7 @@ CONTRACT = ("dmc.runtime.signature", "dmc.runtime.ledger", "dmc.runtime.movement
 RANKS = {
     **dict.fromkeys(BASE_ORDER, 0),
     **dict.fromkeys(("dialect", "kernels"), 1),
-    **dict.fromkeys(("analysis", "proof", "simulator", "interpreter"), 2),
+    **dict.fromkeys(("analysis", "proof", "simulator", "interpreter", "printer"), 2),
     "forms": 3,
     **dict.fromkeys(("importer", "lowering"), 4),
     # Passes choose by what lowering makes of a kernel.

@@ -1,6 +1,7 @@
 """A two-layer MLP on two ranks in every form: the files in docs/walkthrough and the page that walks through them.
 
-The page also shows the plan of rank 0 as `dmc plan` prints it, under the name `plan`.
+A form is a file of MLIR, and one as `dmc inspect --ir` prints it, of which the page shows parts. The page also
+shows the plan of rank 0 as `dmc plan` prints it, under the name `plan`.
 
 `python -m tests.walkthrough` writes them again; `tests/exec/test_walkthrough.py` fails where they are stale.
 """
@@ -18,6 +19,7 @@ from torch import nn
 import dmc
 from dmc import dialect
 from dmc._mlir import ir
+from dmc.printer import printed
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.plan_lines import lines_of
 from dmc.runtime.plan_table import table
@@ -26,7 +28,7 @@ from dmc.runtime.tables import as_text
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, FORMS = DOCS / "walkthrough.md", DOCS / "walkthrough"
 PLAN = "plan"
-_WIDTH, _WIDE = 160, 250
+_WIDE = 250
 # A line of the page that stands for IR, or for the plan: the form, where it begins, and where it ends.
 _EXCERPT = re.compile(
     r"^<!-- (?P<form>\S+): (?P<first>.+?) \.\. (?P<last>.+?) -->\n(?:```\w+\n.*?\n```\n)?", re.MULTILINE | re.DOTALL
@@ -48,10 +50,14 @@ def compiled() -> Artifact:
 
 
 def forms(artifact: Artifact) -> dict[str, str]:
-    """Each form as people read it: without locations."""
+    """The files of the forms: each as MLIR without locations, and as people read it."""
+    texts: dict[str, str] = {}
     with ir.Context() as context:
         dialect.load(context)
-        return {name: str(ir.Module.parse(text)) for name, text in artifact.ir.items()}
+        for name, text in artifact.ir.items():
+            module = ir.Module.parse(text)
+            texts |= {f"{name}.mlir": str(module), f"{name}.txt": printed(module)}
+    return texts
 
 
 def plan(artifact: Artifact) -> str:
@@ -63,10 +69,11 @@ def page(template: str, texts: Mapping[str, str]) -> str:
     """`template` with what its excerpts name filled in. Raises ValueError where a form has no such lines."""
 
     def filled(match: re.Match[str]) -> str:
-        lines = _between(texts[match["form"]].splitlines(), match["first"], match["last"])
-        comment, is_plan = match[0].partition("\n")[0], match["form"] == PLAN
-        shown = lines if is_plan else list(map(_cut, _dedented(lines)))
-        return f"{comment}\n```{'text' if is_plan else 'mlir'}\n" + "\n".join(shown) + "\n```\n"
+        name = match["form"] if match["form"] == PLAN else f"{match['form']}.txt"
+        lines = _between(texts[name].splitlines(), match["first"], match["last"])
+        # The columns of a plan begin with spaces that belong to them.
+        shown = lines if name == PLAN else _dedented(lines)
+        return "\n".join([match[0].partition("\n")[0], "```text", *shown, "```", ""])
 
     return _EXCERPT.sub(filled, template)
 
@@ -88,19 +95,15 @@ def _dedented(lines: list[str]) -> list[str]:
     return [line[min(indent, len(line) - len(line.lstrip())) :] for line in lines]
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 2]} …"
-
-
 def main() -> int:
     """Writes the forms and the page."""
     artifact = compiled()
     texts = forms(artifact)
     FORMS.mkdir(exist_ok=True)
-    for stale in FORMS.glob("*.mlir"):
+    for stale in FORMS.iterdir():
         stale.unlink()
     for name, text in texts.items():
-        (FORMS / f"{name}.mlir").write_text(text, encoding="utf-8")
+        (FORMS / name).write_text(text, encoding="utf-8")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), {**texts, PLAN: plan(artifact)}), encoding="utf-8")
     return 0
 

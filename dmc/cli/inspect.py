@@ -14,6 +14,7 @@ import msgspec
 
 from dmc.cli.ops import count_composites, count_ops
 from dmc.cli.programs import add_option
+from dmc.errors import DmcError
 from dmc.program.categories import CATEGORIES
 from dmc.program.sizes import size_text
 from dmc.runtime.artifact import Artifact
@@ -33,17 +34,31 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("inspect", help="show the contents of a .dmc file", description=__doc__)
     parser.add_argument("file", metavar="FILE", help="a .dmc file, of any IREE version")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument("--ir", metavar="FORM", help="print the IR of a form, such as scheduled, for people")
     add_option(parser)
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the command; raises ArtifactError."""
+    """Runs the command; raises ArtifactError, and DmcError for a form that the file does not have."""
     whole = Artifact.read(arguments.file, to_run=False)
+    if arguments.ir is not None:
+        print(_form(whole.program(arguments.program, str(arguments.file)), arguments), end="")
+        return 0
     file = {"file": str(arguments.file), "file_bytes": os.path.getsize(arguments.file), "programs": whole.names}
     report = {**file, **describe_artifact(whole.program(arguments.program, str(arguments.file)))}
     print(json.dumps(report, indent=2) if arguments.json else "\n".join(_lines(report)))
     return 0
+
+
+def _form(artifact: Artifact, arguments: argparse.Namespace) -> str:
+    named = {stem.partition("-")[2]: text for stem, text in artifact.ir.items()}
+    if arguments.ir not in named:
+        raise DmcError(arguments.file, f"has no form '{arguments.ir}'", f"its forms are {', '.join(named)}")
+    # MLIR takes a while to load, and is not there where steps only run.
+    from dmc.cli.mlir_source import for_people
+
+    return for_people(named[arguments.ir])
 
 
 def describe_artifact(artifact: Artifact) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from dmc.cli.opt_expectations import check
 from dmc.dialect.symbols import verify_symbols
 from dmc.errors import DmcError, PipelineError
 from dmc.passes.base import REGISTRY, run_passes
+from dmc.printer import printed
 
 SPLIT_MARKER = "// -----"
 
@@ -109,6 +110,8 @@ def _process(arguments: Arguments, context: ir.Context, collector: Collector, so
             diagnostic = custom_syntax(source) or Diagnostic("error", None, str(error))
             collector.diagnostics.append(diagnostic)
         return None
+    if arguments.for_people:
+        return printed(module)
     return module.operation.get_asm(
         enable_debug_info=arguments.passes.print_debug_info, print_generic_op_form=arguments.passes.print_generic
     )

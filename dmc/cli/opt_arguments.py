@@ -18,6 +18,7 @@ _FLAGS = {
     "mlir-timing": "print the time of each pass to stderr",
     "mlir-print-op-generic": "print operations in their generic form",
     "mlir-print-debuginfo": "print locations",
+    "for-people": "print a line for each operation, with names, types and operands beside each other, instead of MLIR",
     "allow-unregistered-dialect": "accept operations of unknown dialects",
     "allow-undefined-symbols": "accept fragments, whose meshes, channels, kernels or decompositions are elsewhere",
     "list-passes": "list the passes of dmc, with their options, and exit",
@@ -46,6 +47,7 @@ class Arguments:
     allow_unregistered_dialect: bool
     allow_undefined_symbols: bool
     list_passes: bool
+    for_people: bool
     passes: PassManagerOptions
 
 
@@ -74,6 +76,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         allow_unregistered_dialect=flags.get("allow-unregistered-dialect", False),
         allow_undefined_symbols=flags.get("allow-undefined-symbols", False),
         list_passes=flags.get("list-passes", False),
+        for_people=flags.get("for-people", False),
         passes=PassManagerOptions(
             verify_each=flags.get("verify-each", True),
             print_ir_after_all=flags.get("mlir-print-ir-after-all", False),

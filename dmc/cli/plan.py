@@ -110,8 +110,8 @@ def _job(file: str, program: str) -> Job:
         if program != TRAINING:
             raise DmcError(file, f"has no program '{program}'", "MLIR in form planned is one program")
         # MLIR takes a while to load; .dmc files do not need it.
+        from dmc.cli.mlir_source import job_of_text
         from dmc.cli.mlir_text import text_of
-        from dmc.cli.plan_source import job_of_text
 
         return job_of_text(text_of(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes(), file), file)
     return read_program(file, program).job

@@ -104,7 +104,9 @@ def test_run_gives_the_text_of_each_form(context: ir.Context) -> None:
 def test_dumps_are_written_and_replayed(context: ir.Context, tmp_path: Path) -> None:
     folder = tmp_path / "a folder" / "of dumps"
     texts = pipeline.run(ir.Module.parse(GOOD, context), to_form="scheduled", dump_dir=folder)
-    assert {path.stem: path.read_text() for path in folder.iterdir()} == texts
+    assert {path.stem: path.read_text() for path in folder.glob("*.mlir")} == texts
+    assert {path.stem for path in folder.glob("*.txt")} == texts.keys()
+    assert "func @step(" in (folder / "03-scheduled.txt").read_text()
     replayed = _opt(str(folder / "01-imported.mlir"), "--from=imported", "--to=scheduled", "--mlir-print-debuginfo")
     assert (replayed.stdout, replayed.stderr) == (texts["03-scheduled"], "")
 
