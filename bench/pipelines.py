@@ -12,7 +12,6 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 from torch import nn
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import dmc
+from bench.pipelines_cases import MODELS, SCHEDULES, formula_of
 from bench.record import write_record
 from dmc import dialect, pipeline
 from dmc._mlir import ir
@@ -36,33 +35,11 @@ from dmc.machine import cost_table_hash, machine
 from dmc.plans import Plan
 from dmc.program import Job
 from dmc.proof import verify
-from dmc.schedules import idle_formula
 from dmc.simulator import simulate
 from dmc.target import targets
 
 RESULTS = Path(__file__).parent / "results" / "pipelines_simulated.json"
 RANKS, MACHINE = 4, "h100x4"
-# A gradient of a product is two products.
-FORWARD, INPUTS, WEIGHTS = 1.0, 1.0, 1.0
-SCHEDULES = {"1f1b": 1, "interleaved": 2, "zb-h1": 1, "zb-v": 2}
-
-
-def _llama() -> tuple[nn.Module, str, int, int]:
-    sizes: dict[str, Any] = {"hidden_size": 2048, "intermediate_size": 5632, "vocab_size": 32000}
-    heads: dict[str, Any] = {"num_attention_heads": 32, "num_key_value_heads": 4, "num_hidden_layers": 22}
-    with torch.device("meta"):
-        net = LlamaForCausalLM(LlamaConfig(**sizes, **heads, max_position_embeddings=2048, use_cache=False))
-    return net, "model.layers", 22, 2048
-
-
-def _gpt2() -> tuple[nn.Module, str, int, int]:
-    config = GPT2Config(n_embd=1024, n_layer=24, n_head=16, use_cache=False)
-    with torch.device("meta"):
-        return GPT2LMHeadModel(config), "transformer.h", 24, 1024
-
-
-# Each with the path of its blocks, their number, and the length of a sequence.
-MODELS: dict[str, Callable[[], tuple[Any, str, int, int]]] = {"llama_1b": _llama, "gpt2_355m": _gpt2}
 
 
 def planned(model: nn.Module, plan: Plan, microbatches: int, length: int) -> tuple[Job, dict[str, float]]:
@@ -113,14 +90,6 @@ def result(name: str, schedule: str, microbatches: int) -> dict[str, Any]:
         "peak_bytes": job.peaks()["device"],
         **{key: round(value, 1) for key, value in seconds.items()},
     }
-
-
-def formula_of(schedule: str, ranks: int, microbatches: int) -> float | None:
-    """The idle share of a step for equal stages; None where there is no formula."""
-    chunks = SCHEDULES[schedule]
-    # A step has the work of all micro-batches; stages of a rank share its time.
-    idle = idle_formula(schedule, ranks, microbatches, chunks, FORWARD, INPUTS, WEIGHTS)
-    return None if idle is None else idle / (idle + microbatches * chunks * (FORWARD + INPUTS + WEIGHTS))
 
 
 def _busy(simulation: Any, rank: int) -> float:

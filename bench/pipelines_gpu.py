@@ -27,7 +27,7 @@ import torch
 import dmc
 from bench.gpu_clock import clocked
 from bench.gpu_peers import CLIP, DECAY, RATE
-from bench.pipelines import MODELS, SCHEDULES, formula_of
+from bench.pipelines_cases import MODELS, SCHEDULES, formula_of
 from bench.pipelines_peers import PEERS, PipelinedPeer
 from bench.record import write_record
 from bench.seeded import seeded

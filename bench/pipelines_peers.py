@@ -67,7 +67,7 @@ class PipelinedPeer:
         """weights: a file of safetensors with all parameters."""
         from torch.distributed import pipelining
 
-        from bench.pipelines import MODELS
+        from bench.pipelines_cases import MODELS
 
         self.rank, self.ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
         net, _, count, _ = MODELS[model]()
