@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,19 @@ from dmc.analysis.requests.plan import write_plan
 from dmc.analysis.requests.structure import AnyPlan, with_structure
 from dmc.analysis.storage.fixed import fix_state
 from dmc.analysis.storage.spaces import put_in_host_memory
-from dmc.errors import ImportFailure, StateError
+from dmc.errors import PlanError, StateError
 from dmc.executors import STAGES, Builder, Settings
 from dmc.forms import IMPORTED, PLACED
 from dmc.garbage import uncollected
 from dmc.importer.capture.capture import Loss
 from dmc.importer.capture.own_loss import OwnLoss, Reader, reader_of
 from dmc.importer.evaluation import import_evaluation
-from dmc.importer.step import ImportedStep, import_step
+from dmc.importer.step import ImportedStep, import_steps
+from dmc.importer.traced import Asked
 from dmc.lowering.ledger import ledger_of
 from dmc.observer import Observer
 from dmc.plans import Plan, Recipe, ResolvedPlan
+from dmc.plans.rules import Pipeline
 from dmc.plans.uneven import Factors
 from dmc.runtime.arrays import placeholder, to_array
 from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, program_name
@@ -72,13 +74,10 @@ class Compilation:
         """The step with the programs beside it, and what each is compared by."""
         request, parts = self.requests[0], plans.data_parts(self.plan)
         with self.observer.stage(IMPORTED.name):
-            imported = _imported(request, context, parts)
-            plan, factors, notes = arranged(self.plan, imported, request.accumulate)
-            training = {
-                name: _imported_beside(imported, other, name, context, parts)
-                for name, other in self._beside().items()
-                if not name.startswith(EVALUATION)
-            }
+            training = self._imported(context, parts)
+            imported = training[TRAINING]
+            plan, _, notes = arranged(self.plan, imported, request.accumulate)
+            factors = _factors(plan, training.values())
         for note in notes:
             self.observer.note(note)
         # All programs are placed alike, since they share the state.
@@ -98,6 +97,14 @@ class Compilation:
                 # Its stages are not the observer's: this is one more.
                 programs[name] = own._compiled(program, Observer(), folder, other.accumulate, factors)
         return replace(step, programs=programs), subjects
+
+    def _imported(self, context: ir.Context, parts: int) -> dict[str, ImportedStep]:
+        """The programs that train, by name."""
+        named = {program_name(TRAINING, number): _asked(each, number) for number, each in enumerate(self.requests)}
+        imported = import_steps(named, context, parts)
+        if self.plan is not None and any(isinstance(rule, Pipeline) for rule in self.plan.rules):
+            _check_for_stages(imported)
+        return imported
 
     def _beside(self) -> Mapping[str, Request]:
         """What is compiled beside the step, by name."""
@@ -161,35 +168,29 @@ def state_plan(
     return resolved
 
 
-def _imported(request: Request, context: ir.Context, parts: int) -> ImportedStep:
-    settings = (request.precision, request.accumulate, request.seed)
+def _check_for_stages(imported: Mapping[str, ImportedStep]) -> None:
+    """Raises PlanError for programs of a pipeline that do not all change the same state."""
+    changed = {name: {spec.name for spec in each.signature.state if spec.mutated} for name, each in imported.items()}
+    first = changed[TRAINING]
+    for name, own in changed.items():
+        if some := sorted(own ^ first):
+            fact = f"the programs {TRAINING} and {name} of a pipeline change other state: only one of them {some[0]}"
+            hint = "let every example use every layer, or leave the pipeline out: other plans take such programs"
+            raise PlanError("plan", fact, hint)
+
+
+def _factors(plan: Recipe | None, programs: Iterable[ImportedStep]) -> dict[str, Sequence[Factors]]:
+    """Of parameters, by what the first of the programs does with each that knows any."""
+    found: dict[str, Sequence[Factors]] = {}
+    for each in programs if isinstance(plan, Plan) else ():
+        found = {**parameter_factors(each.module), **found}
+    return found
+
+
+def _asked(request: Request, shape: int) -> Asked:
     assert not isinstance(request.loss, OwnLoss), "that of an evaluation"
-    return import_step(request.model, request.loss, request.optimizer, request.example, *settings, context, parts)
-
-
-def _imported_beside(step: ImportedStep, request: Request, name: str, context: ir.Context, parts: int) -> ImportedStep:
-    """A training program over the state of `step`, before anything is compiled. Raises ImportFailure where the model
-    trains, reads or changes other state for a batch of this shape."""
-    other = _imported(request, context, parts)
-    own, others = ({spec.name: spec for spec in each.signature.state} for each in (step, other))
-    place = f"example[{name.rpartition('-')[2]}]"
-    trained, again = ([key for key, spec in each.items() if spec.role == "parameter"] for each in (own, others))
-    if trained != again:
-        missing, new = [key for key in trained if key not in again], [key for key in again if key not in trained]
-        names = [f"{word} {', '.join(some)}" for word, some in (("not", missing), ("but also", new)) if some]
-        hint = (
-            "compile a step of its own for this example, and carry the parameters over: "
-            "step.load_state_dict({'model': other.state_dict()['model']}); or let every example use every layer"
-        )
-        raise ImportFailure(place, f"trains other parameters than the first example: {'; '.join(names)}", hint)
-    differs = [key for key in {**own, **others} if own.get(key) != others.get(key)]
-    fixed = [key for key, spec in own.items() if spec.role == "frozen" and key not in step.unset]
-    differs += [key for key in fixed if key not in differs and not step.state[key].equal(other.state[key])]
-    if differs:
-        fact = f"has other state than the first example: {', '.join(differs)}"
-        hint = "register what depends on shapes as buffers of one size, or pad the batches"
-        raise ImportFailure(place, fact, hint)
-    return other
+    given = request.model, request.loss, request.optimizer, request.example
+    return Asked(*given, request.precision, request.accumulate, request.seed, shape=shape)
 
 
 def _loss_of(evaluation: Any, loss: Any) -> Any:

@@ -19,8 +19,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dmc.errors import DmcError, StateError
-from dmc.importer.step import MLIR_NAMES
 from dmc.importer.torch_internals import is_mutable, storage_key, untraced
+from dmc.importer.traced import MLIR_NAMES
 from dmc.runtime.arrays import to_array
 from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.fingerprints import fingerprints

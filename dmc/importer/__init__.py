@@ -1,6 +1,8 @@
 """PyTorch → form imported, in the order of the work:
 
 * step: model, loss and optimizer → the module and its first state
+* traced: a program that was asked for, and traced
+* shared_state: the state that all programs of a step share
 * capture: model and loss → one exported graph
 * python: side effects of Python code that export would lose
 * forward: the exported graph, run with composites in place of what they mean

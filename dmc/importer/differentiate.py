@@ -59,23 +59,23 @@ class Gradients:
 
 
 def differentiate(
-    capture: Capture, mixed: bool, trainable: frozenset[str], accumulate: int = 1, decompose: bool = True
+    capture: Capture,
+    mixed: bool,
+    trainable: frozenset[str],
+    accumulate: int = 1,
+    decompose: bool = True,
+    trains: bool = True,
 ) -> Gradients:
     """Traces forward, loss and backward of `capture`; `mixed` applies the rules of `precision.autocast`, `trainable`
     names the parameters that the optimizer holds, `accumulate` is the number of micro-batches. Without `decompose`
-    nothing is decomposed.
+    nothing is decomposed. trains: whether there is an optimizer; without, the step only changes buffers.
 
     Raises ImportFailure naming the operation, the module and the source line where tracing fails.
     """
     arranged(capture)
     indices = unchecked(capture.graph, capture.batch, accumulate)
     names = list(capture.state)
-    wanted = [name for name in names if name in trainable]
-    if not wanted:
-        raise ImportFailure(
-            "the model", "no parameter in use requires a gradient", hint="unfreeze one, and pass it to the optimizer"
-        )
-
+    wanted = _wanted(names, trainable, trains)
     # Users' backward passes and hooks see a micro-batch's gradient as in eager: that of its share of the mean.
     parts = accumulate if capture.calls or any(capture.hooks[name] for name in wanted) else 1
 
@@ -84,8 +84,8 @@ def differentiate(
 
     def step(*flat: Tensor) -> list[Tensor | None]:
         values, (loss, *aux) = forward_of(capture, flat, trainable, mixed, indices, layers)
-        _check_gradients(loss, {name: values[name] for name in names if name not in trainable})
-        gradients = _gradients(capture, loss, [values[name] for name in wanted], parts)
+        _check_gradients(loss if trains else None, {name: values[name] for name in names if name not in trainable})
+        gradients = _gradients(capture, loss, [values[name] for name in wanted], parts) if trains else []
         return [loss, *aux, *(values[name] for name in names), *gradients]
 
     state = [_leaf(capture.state[name], name in wanted) for name in names]
@@ -102,6 +102,16 @@ def differentiate(
         _rewrite(graph.graph)
     check_traced(graph)
     return select(graph, names, wanted)
+
+
+def _wanted(names: Sequence[str], trainable: frozenset[str], trains: bool) -> list[str]:
+    """The parameters that are to get a gradient; raises ImportFailure where none is."""
+    wanted = [name for name in names if name in trainable]
+    if trains and not wanted:
+        raise ImportFailure(
+            "the model", "no parameter in use requires a gradient", hint="unfreeze one, and pass it to the optimizer"
+        )
+    return wanted
 
 
 def arranged(capture: Capture) -> None:
@@ -144,8 +154,9 @@ def forward_of(
     return values, outputs[:kept]
 
 
-def _check_gradients(loss: Tensor, kept: Mapping[str, Tensor]) -> None:
-    if not loss.requires_grad:
+def _check_gradients(loss: Tensor | None, kept: Mapping[str, Tensor]) -> None:
+    """loss: None where nothing is trained."""
+    if loss is not None and not loss.requires_grad:
         raise ImportFailure("loss", "does not depend on any parameter", hint="check torch.no_grad and detach")
     for name, tensor in kept.items():
         # What the model takes a gradient with respect to, by itself, is a leaf.

@@ -15,6 +15,7 @@ GRADIENTS, UPDATE, FORWARD, STEP = "gradients", "update", "forward", "step"
 class Order:
     """The names of the arguments and results of `@gradients` and `@update`, in their order.
 
+    counter: the state that the step counts with. draws: added to the seed.
     gradients: (inputs…, seed, counter, batch…) -> (loss, aux…, written…, gradients of trained…)
     update: (trained…, gradients…, slots…, old written…, new written…, step, loss, lr, guard) ->
     (trained…, slots…, written without trained…, step, finite)
@@ -25,6 +26,8 @@ class Order:
     trained: tuple[str, ...]
     slots: tuple[str, ...]
     aux: int
+    counter: str
+    draws: int = 0
 
 
 def link(module: ir.Module, signature: Signature, order: Order, accumulate: int) -> None:
@@ -51,8 +54,9 @@ def link_forward(module: ir.Module, signature: Signature, inputs: Sequence[str])
     functions = _functions(module)
     block, values = _declared(module, signature, signature.outputs)
     with ir.InsertionPoint(block), ir.Location.unknown():
-        body = _Body(functions, Order(tuple(inputs), (), (), (), len(signature.outputs) - 1), values, 1)
-        given = [*(values[name] for name in inputs), values["seed"], values["step"]]
+        counter = next(spec.name for spec in signature.state if spec.role == "counter")
+        body = _Body(functions, Order(tuple(inputs), (), (), (), len(signature.outputs) - 1, counter), values, 1)
+        given = [*(values[name] for name in inputs), values["seed"], values[counter]]
         func.ReturnOp(body.call(FORWARD, [*given, *(values[spec.name] for spec in signature.batch)]))
     _simplify(module)
 
@@ -101,17 +105,30 @@ class _Body:
         own = [left[name] for name in self.order.trained]
         slots = [self.values[name] for name in self.order.slots]
         old = [self.values[name] for name in self.order.written]
-        scalars = [self.values["step"], loss, self.values["lr"], self.values["guard"]]
+        scalars = [self.counter, loss, self.values["lr"], self.values["guard"]]
         updated = self.call(UPDATE, [*own, *gradients, *slots, *old, *written, *scalars])
         kept = [name for name in self.order.written if name not in self.order.trained]
-        names = [*self.order.trained, *self.order.slots, *kept, "step", "finite"]
+        names = [*self.order.trained, *self.order.slots, *kept, self.order.counter, "finite"]
         named = dict(zip(names, updated, strict=True)) | {"loss": loss}
         named |= {f"aux{index}": value for index, value in enumerate(aux)}
         return [named[name] for name in results]
 
+    @property
+    def counter(self) -> ir.Value:
+        """The number of steps done."""
+        return self.values[self.order.counter]
+
+    def _seed(self) -> ir.Value:
+        seed = self.values["seed"]
+        if not self.order.draws:
+            return seed
+        i64 = ir.IntegerType.get_signless(64)
+        added = ir.DenseElementsAttr.get_splat(seed.type, ir.IntegerAttr.get(i64, self.order.draws))
+        return arith.AddIOp(seed, arith.ConstantOp(seed.type, added).result).result
+
     def _once(self, batch: Sequence[ir.Value]) -> list[ir.Value]:
         inputs = [self.values[name] for name in self.order.inputs]
-        return self.call(GRADIENTS, [*inputs, self.values["seed"], self.values["step"], *batch])
+        return self.call(GRADIENTS, [*inputs, self._seed(), self.counter, *batch])
 
     def _mean_of_micro_batches(self, batch: Sequence[ir.Value]) -> list[ir.Value]:
         function = self.functions[GRADIENTS]
@@ -121,16 +138,17 @@ class _Body:
         heads = 1 + self.order.aux
         carried = range(heads, heads + len(self.order.written))
         written = iter(self.order.written)
+        seed = self._seed()
         starts = [self.values[next(written)] if i in carried else _zeros(t) for i, t in enumerate(result_types)]
         first, last, stride = (arith.ConstantOp(ir.IndexType.get(), n).result for n in (0, self.accumulate, 1))
         loop = scf.ForOp(first, last, stride, starts)
         with ir.InsertionPoint(loop.body):
             sums = list(loop.inner_iter_args)
             state = {**self.values, **dict(zip(self.order.written, [sums[i] for i in carried], strict=True))}
-            counter = _counter(self.values["step"], loop.induction_variable, self.accumulate)
+            counter = _counter(self.counter, loop.induction_variable, self.accumulate)
             slices = [_slice(whole, part, loop.induction_variable) for whole, part in zip(batch, parts, strict=True)]
             inputs = [state[name] for name in self.order.inputs]
-            new = self.call(GRADIENTS, [*inputs, self.values["seed"], counter, *slices])
+            new = self.call(GRADIENTS, [*inputs, seed, counter, *slices])
             scf.YieldOp([v if i in carried else _add(sums[i], v) for i, v in enumerate(new)])
         totals = list(loop.results)
         return [v if i in carried else _scale(v, 1.0 / self.accumulate) for i, v in enumerate(totals)]

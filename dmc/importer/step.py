@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,28 +14,18 @@ from torch.utils import _pytree as pytree
 from dmc import optim
 from dmc._mlir import ir
 from dmc.errors import ImportFailure
-from dmc.importer import link
+from dmc.importer import link, shared_state
 from dmc.importer.capture.capture import Capture, Loss, capture
 from dmc.importer.capture.indices import index_bounds
 from dmc.importer.differentiate import Gradients, differentiate, results_of
 from dmc.importer.forward.precision import Precision
 from dmc.importer.linalg.lowering import TorchModule
 from dmc.importer.python.sharing import check_sharing
+from dmc.importer.shared_state import Shared
 from dmc.importer.torch_internals import without_trace_log
-from dmc.importer.update import Update, first_value, trace_update
-from dmc.runtime.signature import Role, Signature, StateSpec, TensorSpec
-
-# Not float64: the backend computes it in 32 bits.
-MLIR_NAMES = {
-    torch.float32: "f32",
-    torch.bfloat16: "bf16",
-    torch.float16: "f16",
-    torch.int64: "i64",
-    torch.int32: "i32",
-    torch.int8: "i8",
-    torch.uint8: "ui8",
-    torch.bool: "i1",
-}
+from dmc.importer.traced import Asked, Traced, added_to_seed, dtype_name
+from dmc.importer.update import Update, trace_update
+from dmc.runtime.signature import Signature, StateSpec, TensorSpec, counter_of
 
 
 @dataclass(frozen=True)
@@ -68,24 +58,58 @@ def import_step(
 
     Raises ImportFailure (or DmcError from the optimizer) for what cannot be compiled.
     """
-    dtype = torch.bfloat16 if precision is Precision.BF16 else None
-    plan = optim.plan_for(model, optimizer)
-    with without_trace_log():
-        captured = capture(model, loss, _micro_batch(example, accumulate), dtype, parts)
+    asked = Asked(model, loss, optimizer, example, precision, accumulate, seed)
+    return import_steps({"": asked}, context, parts)[""]
+
+
+def import_steps(asked: Mapping[str, Asked], context: ir.Context, parts: int = 1) -> dict[str, ImportedStep]:
+    """Imports programs over one state, by name: the state that any of them has, which each takes whole and of which it
+    changes its own. Raises as `import_step`, and ImportFailure where they do not fit together."""
+    traced = shared_state.fitted({name: _trace(each, parts) for name, each in asked.items()})
     with computing_in_f32(), without_trace_log():
-        gradients, update = _trace(captured, plan, precision is Precision.BF16_MIXED, accumulate, dtype)
-        check_sharing(captured.memory, _tensors(example), {*gradients.trained, *gradients.written})
-        signature = _signature(captured, gradients, update, plan, accumulate, dtype)
-        check_names(signature)
-        torch_module = TorchModule(context)
-        torch_module.add(gradients.graph.graph, link.GRADIENTS)
-        torch_module.add(update.graph.graph, link.UPDATE)
-        torch_module.lower()
-    order = link.Order(tuple(captured.state), gradients.written, gradients.trained, tuple(update.slots), gradients.aux)
-    link.link(torch_module.module, signature, order, accumulate)
-    paths = tuple(name for name, _ in model.named_modules())
-    state = _first_state(signature, captured, plan, update, seed)
-    return ImportedStep(torch_module.module, signature, state, paths, captured.unset)
+        updates = {name: _update(each) for name, each in traced.items()}
+        shared = shared_state.Shared.of(traced, updates)
+        return {name: _finished(each, updates[name], name, shared, context) for name, each in traced.items()}
+
+
+def _trace(asked: Asked, parts: int) -> Traced:
+    plan = _plan(asked)
+    mixed, accumulate = asked.precision is Precision.BF16_MIXED, asked.accumulate
+    with without_trace_log():
+        captured = capture(asked.model, asked.loss, _micro_batch(asked.example, accumulate), asked.dtype, parts)
+    with computing_in_f32(), without_trace_log():
+        held, trains = frozenset(plan.group_of), asked.optimizer is not None
+        gradients = differentiate(captured, mixed, held, accumulate, trains=trains)
+        check_sharing(captured.memory, _tensors(asked.example), {*gradients.trained, *gradients.written})
+    return Traced(asked, captured, gradients, plan)
+
+
+def _plan(asked: Asked) -> optim.Plan:
+    if asked.optimizer is None:
+        # A rate that nothing has.
+        return optim.plan(optim.SGD(lr=0.0), {})
+    return optim.plan_for(asked.model, asked.optimizer)
+
+
+def _update(traced: Traced) -> Update:
+    parameters = {name: traced.converted(name) for name in traced.gradients.trained}
+    written = {name: traced.converted(name) for name in traced.gradients.written}
+    return trace_update(traced.plan, parameters, written, _results(traced.gradients)[0].dtype, traced.done)
+
+
+def _finished(traced: Traced, update: Update, name: str, shared: Shared, context: ir.Context) -> ImportedStep:
+    captured, gradients, asked = traced.captured, traced.gradients, traced.asked
+    signature = _signature(traced, shared.specs[name])
+    check_names(signature)
+    torch_module = TorchModule(context)
+    torch_module.add(gradients.graph.graph, link.GRADIENTS)
+    torch_module.add(update.graph.graph, link.UPDATE)
+    torch_module.lower()
+    names = tuple(captured.state), gradients.written, gradients.trained, tuple(update.slots)
+    order = link.Order(*names, gradients.aux, counter_of(asked.phase), added_to_seed(asked.number))
+    link.link(torch_module.module, signature, order, asked.accumulate)
+    paths = tuple(path for path, _ in asked.model.named_modules())
+    return ImportedStep(torch_module.module, signature, shared.state, paths, shared.unset)
 
 
 @contextmanager
@@ -97,15 +121,6 @@ def computing_in_f32() -> Generator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
-
-
-def _trace(
-    captured: Capture, plan: optim.Plan, mixed: bool, accumulate: int, dtype: torch.dtype | None
-) -> tuple[Gradients, Update]:
-    gradients = differentiate(captured, mixed, frozenset(plan.group_of), accumulate)
-    parameters = {name: _converted(captured.state[name], dtype) for name in gradients.trained}
-    written = {name: _converted(captured.state[name], dtype) for name in gradients.written}
-    return gradients, trace_update(plan, parameters, written, _results(gradients)[0].dtype)
 
 
 def _tensors(example: Any) -> dict[str, torch.Tensor]:
@@ -132,16 +147,10 @@ def _micro_batch(example: Any, accumulate: int) -> Any:
     return pytree.tree_map_only(torch.Tensor, cut, example)
 
 
-def _signature(
-    captured: Capture,
-    gradients: Gradients,
-    update: Update,
-    plan: optim.Plan,
-    accumulate: int,
-    dtype: torch.dtype | None,
-) -> Signature:
+def _signature(traced: Traced, state: tuple[StateSpec, ...]) -> Signature:
+    captured, gradients, plan, accumulate = traced.captured, traced.gradients, traced.plan, traced.asked.accumulate
     return Signature(
-        state=tuple(_state_specs(captured, gradients, update, dtype)),
+        state=state,
         controls=(TensorSpec("lr", "f32", (len(plan.groups),)), TensorSpec("guard", "i32", ())),
         batch=batch_specs(captured, accumulate),
         outputs=_step_outputs(_results(gradients)[: 1 + gradients.aux], accumulate),
@@ -155,38 +164,9 @@ def _signature(
 
 def check_names(signature: Signature) -> None:
     """Raises ImportFailure where two tensors of the step, such as a parameter and an input, have the same name."""
-    kinds: dict[str, str] = {}
     others = {"control": signature.controls, "input": signature.batch, "output": signature.outputs}
     named = [(kind, spec.name) for kind, specs in others.items() for spec in specs]
-    for kind, name in (*((spec.role, spec.name) for spec in signature.state), *named):
-        if name in kinds:
-            raise ImportFailure(
-                name, f"names two tensors of the step, {kinds[name]} and {kind}", hint="rename one of the two"
-            )
-        kinds[name] = kind
-
-
-def _state_specs(captured: Capture, gradients: Gradients, update: Update, dtype: torch.dtype | None) -> list[StateSpec]:
-    trained, written = set(gradients.trained), set(gradients.written)
-    specs: dict[str, StateSpec] = {}
-    for name, tensor in captured.state.items():
-        role: Role = "parameter" if name in trained else "frozen"
-        if captured.kinds[name] != "parameter" or (name in written and name not in trained):
-            role = (
-                "buffer"  # A frozen parameter that the forward pass changes, such as a teacher's, is simply a buffer.
-            )
-        kind = _dtype_name(name, _converted(tensor, dtype).dtype)
-        mutated = name in trained or name in written
-        aliases = captured.aliases[name]
-        transient = tuple(each for each in (name, *aliases) if each not in captured.saved)
-        specs[name] = StateSpec(name, kind, tuple(tensor.shape), role, mutated, aliases, transient)
-    owners = [specs[slot.rpartition(".")[0]] for slot in update.slots]
-    slots = [
-        StateSpec(name, slot.dtype or owner.dtype, slot.shape, "optimizer")
-        for (name, slot), owner in zip(update.slots.items(), owners, strict=True)
-    ]
-    counter, seed = StateSpec("step", "i64", (), "counter"), StateSpec("seed", "i64", (), "seed", mutated=False)
-    return [*specs.values(), *slots, counter, seed]
+    shared_state.check_names([*((spec.role, spec.name) for spec in signature.state), *named])
 
 
 def _step_outputs(values: Sequence[torch.Tensor], accumulate: int) -> tuple[TensorSpec, ...]:
@@ -203,7 +183,7 @@ def _step_outputs(values: Sequence[torch.Tensor], accumulate: int) -> tuple[Tens
 def output_specs(values: Sequence[torch.Tensor]) -> tuple[TensorSpec, ...]:
     """The loss and the auxiliary outputs, as outputs of a program."""
     named = {"aux" + str(index - 1) if index else "loss": value for index, value in enumerate(values)}
-    return tuple(TensorSpec(name, _dtype_name(name, value.dtype), tuple(value.shape)) for name, value in named.items())
+    return tuple(TensorSpec(name, dtype_name(name, value.dtype), tuple(value.shape)) for name, value in named.items())
 
 
 def batch_specs(captured: Capture, accumulate: int = 1) -> tuple[TensorSpec, ...]:
@@ -213,40 +193,8 @@ def batch_specs(captured: Capture, accumulate: int = 1) -> tuple[TensorSpec, ...
 
 def _batch_spec(name: str, tensor: torch.Tensor, accumulate: int) -> TensorSpec:
     shape = tuple(tensor.shape) if accumulate == 1 else (tensor.shape[0] * accumulate, *tensor.shape[1:])
-    return TensorSpec(name, _dtype_name(name, tensor.dtype), shape)
-
-
-def _dtype_name(name: str, dtype: torch.dtype) -> str:
-    if dtype not in MLIR_NAMES:
-        raise ImportFailure(
-            name, f"has the unsupported type {dtype}", hint=f"use one of {', '.join(map(str, MLIR_NAMES))}"
-        )
-    return MLIR_NAMES[dtype]
+    return TensorSpec(name, dtype_name(name, tensor.dtype), shape)
 
 
 def _results(gradients: Gradients) -> list[torch.Tensor]:
     return [node.meta["val"] for node in results_of(gradients.graph)]
-
-
-def _converted(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
-    return tensor.detach().to(dtype) if dtype is not None and tensor.is_floating_point() else tensor.detach()
-
-
-def _first_state(
-    signature: Signature, captured: Capture, plan: optim.Plan, update: Update, seed: int
-) -> dict[str, torch.Tensor]:
-    state: dict[str, torch.Tensor] = {}
-    for spec in signature.state:
-        match spec.role:
-            case "counter":
-                state[spec.name] = torch.tensor(update.steps_done)
-            case "seed":
-                state[spec.name] = torch.tensor(seed)
-            case "optimizer":
-                owner = state[spec.name.rpartition(".")[0]]
-                first = first_value(update.slots[spec.name], owner)
-                taken = plan.state.get(spec.name)
-                state[spec.name] = first if taken is None else taken.detach().to(first.dtype)
-            case _:
-                state[spec.name] = captured.state[spec.name].detach()
-    return state

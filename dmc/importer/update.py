@@ -26,20 +26,23 @@ class Update:
 
     `parameters` are as the forward pass left them; `written` is the state that it mutates (as a result, without
     parameters). `slots` holds the optimizer state by its name "<parameter>.<slot>", in order. `step` is i64 [], `loss`
-    the scalar loss, `lr` f32 [groups], `guard` and `finite` i32 []. steps_done: the first value of `step`.
+    the scalar loss, `lr` f32 [groups], `guard` and `finite` i32 [].
     """
 
     graph: fx.GraphModule
     slots: Mapping[str, Slot]
-    steps_done: int
 
 
-def trace_update(plan: Plan, parameters: dict[str, Tensor], written: dict[str, Tensor], loss: torch.dtype) -> Update:
+def trace_update(
+    plan: Plan, parameters: dict[str, Tensor], written: dict[str, Tensor], loss: torch.dtype, done: int | None = None
+) -> Update:
     """Traces one update of `parameters` (by name) under `plan`, and of what the forward pass has `written`.
 
-    Where `guard` is not zero and the loss (or, with clipping, the gradient norm) is not finite, nothing changes.
+    Where `guard` is not zero and the loss (or, with clipping, the gradient norm) is not finite, nothing changes. done:
+    the first value of `step`; by default what the furthest of `parameters` has done.
     """
-    names, done = list(parameters), plan.steps_done(parameters)
+    names = list(parameters)
+    done = plan.steps_done(names) if done is None else done
     slots_of = {name: tuple(plan.slots(name, tuple(parameters[name].shape), done)) for name in names}
     slots = {f"{name}.{slot.name}": slot for name in names for slot in slots_of[name]}
     graph = Assembly()
@@ -66,7 +69,7 @@ def trace_update(plan: Plan, parameters: dict[str, Tensor], written: dict[str, T
     new_slots = [slot for name in names for slot in own[name]]
     # At the end, where nothing reads the old number any more, so that it is updated in place.
     ends = graph.call("ends", _ends, [step, apply, finite], _OPTIMIZER)
-    return Update(graph.finished([*(results[name] for name in names), *new_slots, *others, *ends]), slots, done)
+    return Update(graph.finished([*(results[name] for name in names), *new_slots, *others, *ends]), slots)
 
 
 def first_value(slot: Slot, parameter: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from dmc.optim.lion import Lion
 from dmc.optim.muon import Muon
 from dmc.optim.nadam import NAdam
 from dmc.optim.radam import RAdam
-from dmc.optim.resolve import OWN_COUNT, Plan, plan, plan_for
+from dmc.optim.resolve import OWN_COUNT, Plan, holder, plan, plan_for
 from dmc.optim.rmsprop import RMSprop
 from dmc.optim.sgd import SGD
 from dmc.optim.taken_over import several
@@ -47,6 +47,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Slot",
+    "holder",
     "plan",
     "plan_for",
     "several",

@@ -9,7 +9,7 @@ from typing import Any
 
 from dmc.errors import DmcError
 from dmc.optim.base import FromTorch, Group, Optimizer, Slot, known_options
-from dmc.optim.taken_over import take_over
+from dmc.optim.taken_over import several, take_over
 
 # The steps done, of a parameter that has done another number than the others.
 OWN_COUNT = "step"
@@ -21,7 +21,7 @@ class Plan:
 
     `groups[group_of[name]]` is the optimizer of parameter `name`; a name not in `group_of` is not trained. `state`
     holds tensors by "<parameter>.<slot>" that replace the initial ones; `counts` holds the steps a parameter has done,
-    where its update depends on that.
+    where its update depends on that. `apart` names parameters that not every step updates, so that each counts its own.
     """
 
     groups: tuple[Optimizer, ...]
@@ -29,6 +29,7 @@ class Plan:
     clip_grad_norm: float | None
     state: Mapping[str, Any] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    apart: frozenset[str] = frozenset()
 
     def of(self, name: str) -> Optimizer:
         """The optimizer of a parameter."""
@@ -39,9 +40,11 @@ class Plan:
         return max((self.counts[name] for name in trained if name in self.counts), default=0)
 
     def slots(self, name: str, shape: tuple[int, ...], steps_done: int) -> tuple[Slot, ...]:
-        """The slots of a parameter. One that joined later, so that it has not done so many steps, counts its own."""
-        is_late = self.of(name).counts_steps and self.counts.get(name, 0) != steps_done
-        own = (Slot(OWN_COUNT, (), float(self.counts.get(name, 0)), "i64"),) if is_late else ()
+        """The slots of a parameter. One that joined later, so that it has not done so many steps, or that is apart,
+        counts its own."""
+        is_late = name in self.apart or self.counts.get(name, 0) != steps_done
+        counts = is_late and self.of(name).counts_steps
+        own = (Slot(OWN_COUNT, (), float(self.counts.get(name, 0)), "i64"),) if counts else ()
         return (*self.of(name).slots(shape), *own)
 
 
@@ -50,6 +53,16 @@ def plan_for(model: Any, optimizer: Any) -> Plan:
     named = dict(model.named_parameters())
     trained = {name: tensor for name, tensor in named.items() if tensor.requires_grad}
     return plan(optimizer, trained, [tensor for name, tensor in named.items() if name not in trained])
+
+
+def holder(optimizer: Any, parameter: Any) -> int:
+    """What tells the optimizer that holds a parameter apart from others: the same object is the same optimizer."""
+    given = several(optimizer.optimizer if isinstance(optimizer, FromTorch) else optimizer)
+    for each in given:
+        groups = () if isinstance(each, Optimizer) else each.param_groups
+        if any(held is parameter for group in groups for held in group["params"]):
+            return id(each)
+    return id(given[0])
 
 
 def plan(optimizer: Any, parameters: Mapping[str, Any], frozen: Iterable[Any] = ()) -> Plan:

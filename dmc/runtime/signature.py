@@ -48,15 +48,21 @@ class StateSpec(TensorSpec):
     """A tensor of the step's persistent state.
 
     `name` is the module path for parameters and buffers, `<parameter path>.<slot>` for optimizer state (role
-    "optimizer"), "step" for the counter (i64, number of steps done) and "seed" (i64). `aliases` are other names of
-    the same tensor (tied weights). `mutated`: whether the step returns it. `transient` are those of its names that
-    the model's `state_dict()` does not have: buffers that are not persistent, and tensors of the loss.
+    "optimizer"), `counter_of(phase)` for a counter (i64, number of steps done) and "seed" (i64). `aliases` are other
+    names of the same tensor (tied weights). `mutated`: whether the program returns it; all programs of a step have the
+    same state, and those that do not change a tensor leave it as it is. `transient` are those of its names that the
+    model's `state_dict()` does not have: buffers that are not persistent, and tensors of the loss.
     """
 
     role: Role = "parameter"
     mutated: bool = True
     aliases: tuple[Name, ...] = ()
     transient: tuple[Name, ...] = ()
+
+
+def counter_of(phase: str) -> str:
+    """The name of the counter of a phase; "" of a step without phases."""
+    return f"step.{phase}" if phase else "step"
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def _kind(spec: StateSpec) -> str:
 
 def _state(spec: StateSpec, start: dict[str, Array], reference: Reference) -> Array | None:
     if spec.role == "counter":
-        return np.asarray(start[spec.name] + 1)
+        return np.asarray(start[spec.name] + spec.mutated)
     # Without a slot in eager, the parameter has not been updated.
     return reference.values.get(spec.name, start[spec.name] if spec.role in ("seed", "optimizer") else None)
 

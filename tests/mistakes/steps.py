@@ -139,28 +139,23 @@ def evaluates_without_a_program() -> Any:
     return _step().evaluate(*batch())
 
 
-@mistake(
-    r"trains other parameters than the first example: not b\.weight, b\.bias", "a step of its own", place="example[1]"
-)
-def layer_of_one_shape_only() -> Any:
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.b = nn.Linear(FEATURES, FEATURES), nn.Linear(FEATURES, FEATURES)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.b(self.a(x)) if len(x) > 4 else self.a(x)
-
-    short = torch.randn(4, FEATURES), torch.randn(4, FEATURES)
-    return compiled(Model(), example=[batch(), short])
-
-
 def _staged(**changes: Any) -> Any:
     """Compiles a step of two layers, cut into two stages."""
     options: dict[str, Any] = {"cut": ["1"], "microbatches": 2, **changes}
     given = {name: options.pop(name) for name in ("accumulate",) if name in options}
     model = nn.Sequential(_model(), nn.Sequential(_model(), _model()))
     return compiled(model, plan=dmc.plan(dmc.Mesh(pp=2)).pipeline("pp", **options), **given)
+
+
+@mistake("change other state: only one of them 1.bias", "leave the pipeline out", place="plan")
+def layer_of_one_shape_in_a_pipeline() -> Any:
+    class Model(nn.Sequential):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            return self[1](self[0](input)) if len(input) > 2 else self[0](input)
+
+    short = torch.randn(4, FEATURES), torch.randn(4, FEATURES)
+    plan = dmc.plan(dmc.Mesh(pp=2)).pipeline("pp", cut=["1"], microbatches=2)
+    return compiled(Model(_model(), _model()), plan=plan, example=[batch(), short])
 
 
 @mistake("is no list of modules", r'cut=\["1"\]', place="pipeline")

@@ -79,7 +79,7 @@ EARLY: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", EARLY)
 def test_refused_before_anything_is_traced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options, message = EARLY[name]
-    monkeypatch.setattr(compilation, "import_step", _traced)
+    monkeypatch.setattr(compilation, "import_steps", _traced)
     with pytest.raises(DmcError, match=message):
         _compile(Block(), **options)
 
@@ -115,7 +115,7 @@ MODELS: dict[str, tuple[Callable[[], Any], str]] = {
 def test_models_that_are_refused_before_anything_is_traced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, message = MODELS[name]
     model = make()
-    monkeypatch.setattr(compilation, "import_step", _traced)
+    monkeypatch.setattr(compilation, "import_steps", _traced)
     for plan in ({}, _plan(lambda plan: plan)):
         with pytest.raises(ImportFailure, match=message):
             _compile(model, **plan)

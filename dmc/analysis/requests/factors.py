@@ -11,11 +11,11 @@ _ROLES = ("parameter", "frozen")
 
 
 def parameter_factors(module: ir.Module) -> dict[str, tuple[Factors, ...]]:
-    """By name, for each dimension: such as heads and their elements, in the columns of a layer."""
+    """By name, of what the step reads, for each dimension: such as heads and their elements, in a layer's columns."""
     step = find_step(module)
     found, values = Analysis(step), step.arguments
     return {
         port.name: tuple(found.of(values[port.index], dim) for dim in range(values[port.index].type.rank))
         for port in arguments(step)
-        if port.role in _ROLES
+        if port.role in _ROLES and list(values[port.index].uses)
     }

@@ -19,7 +19,7 @@ from dmc.importer.capture.doubles import narrow
 from dmc.importer.capture.export import export
 from dmc.importer.capture.objective import MODEL, Loss, Objective, registered
 from dmc.importer.capture.overlaps import check_overlaps
-from dmc.importer.capture.own_loss import OwnLoss, check_given, reader_of
+from dmc.importer.capture.own_loss import OfModel, OwnLoss, check_given, reader_of
 from dmc.importer.capture.registered import describe
 from dmc.importer.capture.stand_ins import put_stand_ins
 from dmc.importer.capture.turned import turn_by_views
@@ -64,7 +64,7 @@ class Capture:
 
 
 def capture(
-    model: nn.Module, loss: Loss | OwnLoss | None, example: Any, dtype: torch.dtype | None, parts: int = 1
+    model: nn.Module, loss: Loss | OwnLoss | OfModel | None, example: Any, dtype: torch.dtype | None, parts: int = 1
 ) -> Capture:
     """Exports `model` with its `loss` on `example`, a tuple of positional or a mapping of keyword inputs.
 
@@ -73,7 +73,7 @@ def capture(
     Raises ImportFailure naming the operation, the module and the source line that cannot be exported.
     """
     args, kwargs, batch = _inputs(model, loss, example)
-    python_state = PythonState({"": model, "loss": loss})
+    python_state = PythonState({"": model, "loss": loss.function if isinstance(loss, OfModel) else loss})
     try:
         objective = Objective(model, loss, args, kwargs, dtype, python_state)
         check_hooks(objective)
@@ -135,14 +135,17 @@ def _is_same(one: torch.export.ExportedProgram, other: torch.export.ExportedProg
 
 
 def _inputs(
-    model: nn.Module, loss: Loss | OwnLoss | None, example: Any
+    model: nn.Module, loss: Loss | OwnLoss | OfModel | None, example: Any
 ) -> tuple[Any, Any, list[tuple[str, torch.Tensor]]]:
     """How the inputs are nested, those by position and those by keyword; and their tensors by name."""
     batch: list[tuple[str, torch.Tensor]] = []
     positional, keyword = _split_example(example)
-    if is_own := reader_of(loss) is not None:
-        check_given(model.forward, positional, keyword)
-    names = _positional_names(model, len(positional), with_target=not is_own and bool(positional))
+    is_own, function = reader_of(loss) is not None, model.forward
+    if isinstance(loss, OfModel):
+        is_own, function = True, loss.called()
+    if is_own:
+        check_given(function, positional, keyword)
+    names = _positional_names(function, len(positional), with_target=not is_own and bool(positional))
     trees = [tree.flatten(value, name, batch) for name, value in zip(names, positional, strict=True)]
     args, kwargs = {"tuple": trees}, tree.flatten(keyword, "", batch)
     check_tensors("input", dict(batch))
@@ -243,9 +246,9 @@ _KINDS = {
 }
 
 
-def _positional_names(model: nn.Module, count: int, with_target: bool) -> list[str]:
+def _positional_names(function: Callable[..., Any], count: int, with_target: bool) -> list[str]:
     """Names for positional inputs: those of the model's `forward`, "targets" for the one passed to the loss."""
-    names = [name for name, p in inspect.signature(model.forward).parameters.items() if p.kind in _BY_POSITION]
+    names = [name for name, p in inspect.signature(function).parameters.items() if p.kind in _BY_POSITION]
     inputs = count - with_target
     named = [names[index] if index < len(names) else f"input{index}" for index in range(inputs)]
     return [*named, "targets"] if with_target else named

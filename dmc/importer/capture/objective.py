@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dmc.errors import ImportFailure
 from dmc.importer import origin
 from dmc.importer.capture import tree
-from dmc.importer.capture.own_loss import OwnLoss, reader_of
+from dmc.importer.capture.own_loss import OfModel, OwnLoss, reader_of
 from dmc.importer.capture.registered import ONCE, Registered, check_shapes, describe
 from dmc.importer.python.accesses import Accesses
 from dmc.importer.python.state import Change, PythonState, is_missing
@@ -48,7 +48,7 @@ class Objective(nn.Module):
     def __init__(
         self,
         model: nn.Module,
-        loss: Loss | OwnLoss | None,
+        loss: Loss | OwnLoss | OfModel | None,
         args: Tree,
         kwargs: Tree,
         dtype: torch.dtype | None,
@@ -60,8 +60,11 @@ class Objective(nn.Module):
         self.model = model
         # As a module, so that the loss's operations are attributed to it.
         self.own_loss = reader_of(loss)
-        _check_loss(loss, 1 if isinstance(loss, OwnLoss) else 2)
-        self.loss = None if self.own_loss else loss if isinstance(loss, nn.Module) else _Function(loss)
+        self.of_model = loss if isinstance(loss, OfModel) else None
+        if self.of_model is None:
+            _check_loss(loss, 1 if isinstance(loss, OwnLoss) else 2)
+        function = loss.function if isinstance(loss, OfModel) else loss
+        self.loss = None if self.own_loss else function if isinstance(function, nn.Module) else _Function(function)
         self.args, self.kwargs, self.dtype = args, kwargs, dtype
         self.python_state = python_state
         self.originals = {id(tensor): name for name, tensor in Registered.of(self.model, self.loss).by_name.items()}
@@ -113,6 +116,9 @@ class Objective(nn.Module):
         if self.own_loss is not None:
             return self.own_loss(self.model(*positional, **keyword))
         assert self.loss is not None, "what is not the model's own is a function"
+        if self.of_model is not None:
+            result = self.loss(self.model, *positional, **keyword)
+            return torch.zeros(()) if result is None and not self.of_model.needs_loss else result
         if positional:
             *inputs, targets = positional
             return self.loss(self.model(*inputs, **keyword), targets)
@@ -195,5 +201,5 @@ class _Function(nn.Module):
         super().__init__()
         self.function = function
 
-    def forward(self, output: Any, targets: Any) -> Any:
-        return self.function(output, targets)
+    def forward(self, *given: Any, **named: Any) -> Any:
+        return self.function(*given, **named)

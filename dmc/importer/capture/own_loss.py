@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -21,9 +22,21 @@ class OwnLoss:
     read: Reader
 
 
+@dataclass(frozen=True)
+class OfModel:
+    """The loss of a phase: function(model, *batch). needs_loss: whether it has to return one."""
+
+    function: Callable[..., Any]
+    needs_loss: bool = True
+
+    def called(self) -> Callable[..., Any]:
+        """The function without its first argument, the model."""
+        return partial(self.function, None)
+
+
 def reader_of(loss: Any) -> Reader | None:
     """How `loss`, as given by a user, is read from the model's output; None where it is a function of output and
-    targets.
+    targets, or of the model.
 
     None means the loss that `own_loss` finds; a number or a name the element of the output that is the loss.
     """
@@ -72,12 +85,18 @@ def _no_element(output: Any, key: int | str) -> ImportFailure:
 
 
 def check_given(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raises ImportFailure where a model that computes its own loss cannot be called with the example."""
+    """Raises ImportFailure where a model that computes its own loss, or a loss that takes the model, cannot be called
+    with the example."""
     # What a decorator takes may be more than what it passes on.
     signature = inspect.signature(forward, follow_wrapped=False)
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
+        if isinstance(forward, partial):
+            name = getattr(forward.func, "__qualname__", type(forward.func).__name__)
+            fact = f"cannot be passed to {name}, which takes the model and then {signature}: {error}"
+            hint = "the loss of a phase is called with the model and the whole example: loss(model, *example)"
+            raise ImportFailure("example", fact, hint) from error
         fact = f"cannot be passed to the model, forward{signature}: {error}"
         hint = "a model with its own loss takes the whole example; pass `loss`, a function, for one without"
         raise ImportFailure("example", fact, hint) from error
