@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from dmc.dtypes import dtype_of
 from dmc.runtime.arrays import zeros
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.step import Step
 
 PACKED = ".step"

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from dmc.dtypes import dtype_of
 from dmc.runtime import Signature, Step, load
-from dmc.runtime.dtypes import dtype_of
 
 Make = Callable[[], Step]
 Batch = Mapping[str, np.ndarray]

@@ -18,11 +18,11 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTenso
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from dmc.dtypes import dtype_of
 from dmc.errors import DmcError, StateError
 from dmc.importer.torch_internals import is_mutable, storage_key, untraced
 from dmc.importer.traced import MLIR_NAMES
 from dmc.runtime.arrays import to_array
-from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.fingerprints import fingerprints
 from dmc.runtime.held_state import HeldState
 from dmc.runtime.ranks import NOTHING, Spread

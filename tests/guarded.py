@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dmc.dtypes import dtype_of
 from dmc.program import ALIGNMENT, Job, Launch, Operand, Program, Range, aligned
 from dmc.program.program import Lane, Slot
-from dmc.runtime.dtypes import dtype_of
 
 # Runs a job of one rank and one state tensor, all of its device memory, and gives that memory afterwards.
 Executor = Callable[[Job, np.ndarray], np.ndarray]

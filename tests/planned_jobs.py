@@ -11,11 +11,11 @@ import numpy as np
 
 from dmc import dialect
 from dmc._mlir import ir
+from dmc.dtypes import dtype_of
 from dmc.lowering.kernels import compile_kernels
 from dmc.lowering.stream import compile_job
 from dmc.program import Await, Channel, Collective, Job, Lane, Launch, Move, Program, Range, Record, Slot, aligned
 from dmc.runtime.device import Device
-from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.planned import PlannedSession
 from dmc.runtime.signature import Signature, StateSpec, TensorSpec
 from dmc.target import CPU

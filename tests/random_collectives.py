@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmc.interpreter.dtypes import DTYPES
+from dmc.dtypes import numpy_type
 from dmc.mesh import Mesh
 
 Array = NDArray[Any]
@@ -60,7 +60,7 @@ def random_arguments(mesh: Mesh, seed: int) -> list[list[Array]]:
 
 def _values(random: np.random.Generator, shape: Shape, element: str) -> Array:
     scale = random.choice([1e-3, 1.0, 1e3], size=shape)
-    return np.asarray(random.standard_normal(shape) * scale * 10).astype(DTYPES[element])
+    return np.asarray(random.standard_normal(shape) * scale * 10).astype(numpy_type(element))
 
 
 @dataclass

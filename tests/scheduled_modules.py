@@ -12,9 +12,9 @@ from dmc.analysis.memory.plan import plan_memory
 from dmc.analysis.tasks.costs import TaskCosts
 from dmc.analysis.tasks.graph import TaskGraph
 from dmc.analysis.tasks.reader import read_tasks
+from dmc.dtypes import Array
 from dmc.errors import MemoryCapError
 from dmc.interpreter import spmd
-from dmc.interpreter.dtypes import Array
 from dmc.machine import machine
 from dmc.program import DEVICE
 from dmc.step_function import find_step

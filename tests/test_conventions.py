@@ -53,7 +53,7 @@ CONTEXTS = {
 
 # In the base itself, a module may use those before it.
 BASE_ORDER = (
-    *("_mlir", "distribution", "errors", "highs", "memo", "walk", "observer", "progress", "cache", "garbage"),
+    *("_mlir", "distribution", "errors", "dtypes", "highs", "memo", "walk", "observer", "progress", "cache", "garbage"),
     *("processes", "mesh", "program", "machine", "target", "dropout", "optim", "step_function", "stages"),
     *("placement", "schedules", "plans"),
 )
@@ -181,7 +181,7 @@ def _may_import(package: str, target: str) -> bool:
     if package == target or target == "__version__":
         return True
     if package == "runtime":
-        return target in ("distribution", "errors", "observer", "program", "proof")
+        return target in ("distribution", "errors", "dtypes", "observer", "program", "proof")
     if target == "runtime":
         above = (
             "executors",

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
 from dmc.calibration.fits import Line, families
 from dmc.calibration.graphs import DEVICE_BYTES, PINNED_BYTES, Graphs
+from dmc.dtypes import Factor
 from dmc.machine import Copying, Device, Floor, Machine, Rates
 from dmc.program import ALIGNMENT, Command, Kernel, Lane, Launch, Move, Operand, Range, Space
-from dmc.program.code import ITEM_BYTES, CodeModule, DeviceCode, Dispatch, Matrix, Place, Product, Role
+from dmc.program.code import CodeModule, DeviceCode, Dispatch, Matrix, Place, Product, Role
+from dmc.program.sizes import element_bytes
 
-Type: TypeAlias = Literal["f32", "bf16", "f16"]
 COMPUTE, COMM = 0, 1
 LANES = (Lane("compute", "compute"), Lane("dp", "comm", "dp"))
 _HERE = "measured by dmc calibrate"
@@ -26,7 +26,7 @@ _NODES = (100, 500)
 _LONG = 100
 # Of large products, whose rate is taken as the peak; and of those of a transformer of width 1024, forward, backward to
 # the input and to the weight.
-_PEAKS: dict[Type, int] = {"bf16": 8192, "f16": 8192, "f32": 4096}
+_PEAKS: dict[Factor, int] = {"bf16": 8192, "f16": 8192, "f32": 4096}
 _SHAPES = tuple(
     shape
     for rows, given, made in ((8192, 1024, 3072), (8192, 1024, 1024), (8192, 1024, 4096), (8192, 4096, 1024))
@@ -70,7 +70,7 @@ def products(count: int) -> list[Command]:
     return (_launches("bf16", size, size, size) * (count // _REPEATS + 1))[:count]
 
 
-def _rate(graphs: Graphs, dtype: Type, size: int) -> float:
+def _rate(graphs: Graphs, dtype: Factor, size: int) -> float:
     return 2 * size**3 * _REPEATS / graphs.ns(_launches(dtype, size, size, size)) * 1e9
 
 
@@ -95,35 +95,35 @@ def _copies(graphs: Graphs, source: Space, target: Space, sizes: tuple[int, int]
     return Line(max(0.0, small - sizes[0] / rate), rate)
 
 
-def _products() -> Iterator[tuple[Type, tuple[int, int, int]]]:
+def _products() -> Iterator[tuple[Factor, tuple[int, int, int]]]:
     for dtype, size in _PEAKS.items():
         yield dtype, (size, size, size)
     for shape in dict.fromkeys(_SHAPES):
         yield "bf16", shape
 
 
-def _name(dtype: Type, *shape: int) -> str:
+def _name(dtype: Factor, *shape: int) -> str:
     return "x".join([dtype, *map(str, shape)])
 
 
-def _kernel(dtype: Type, rows: int, inner: int, columns: int) -> Kernel:
+def _kernel(dtype: Factor, rows: int, inner: int, columns: int) -> Kernel:
     left, right, made = (Operand(dtype, each) for each in ((rows, inner), (inner, columns), (rows, columns)))
-    traffic = ITEM_BYTES[dtype] * (rows * inner + inner * columns + rows * columns)
+    traffic = element_bytes(dtype) * (rows * inner + inner * columns + rows * columns)
     flops = 2 * rows * inner * columns
     return Kernel("matmul", (left, right), (made,), flops, traffic, _WORKSPACE, "cublaslt", "matmul")
 
 
-def _product(dtype: Type, rows: int, inner: int, columns: int) -> Product:
+def _product(dtype: Factor, rows: int, inner: int, columns: int) -> Product:
     def matrix(role: Role, index: int, height: int, width: int) -> Matrix:
-        return Matrix(Place(role, index, 0, ITEM_BYTES[dtype] * height * width), dtype, 1, height, width)
+        return Matrix(Place(role, index, 0, element_bytes(dtype) * height * width), dtype, 1, height, width)
 
     left, right = matrix("read", 0, rows, inner), matrix("read", 1, inner, columns)
     return Product(left, right, matrix("write", 0, rows, columns), Place("scratch", 0, 0, _WORKSPACE))
 
 
-def _launches(dtype: Type, rows: int, inner: int, columns: int) -> list[Command]:
+def _launches(dtype: Factor, rows: int, inner: int, columns: int) -> list[Command]:
     """A product several times, each time on other memory, which no cache holds."""
-    item = ITEM_BYTES[dtype]
+    item = element_bytes(dtype)
     given, made = (item * rows * inner, item * inner * columns), (item * rows * columns, _WORKSPACE)
     launches: list[Command] = []
     for index in range(_REPEATS):

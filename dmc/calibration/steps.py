@@ -11,11 +11,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from dmc.calibration.fits import families
+from dmc.dtypes import dtype_of
 from dmc.machine import Device, Machine, Measured
 from dmc.program import Job, Kernel, Launch
 from dmc.program.profile import Profile
 from dmc.runtime import Artifact, Step
-from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.signature import Signature
 
 # Steps before a step is timed.

@@ -14,11 +14,11 @@ import msgspec
 
 from dmc.cli.ops import count_composites, count_ops
 from dmc.cli.programs import add_option
+from dmc.dtypes import byte_count, describe
 from dmc.errors import DmcError
 from dmc.program.categories import CATEGORIES
 from dmc.program.sizes import size_text
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.dtypes import byte_count, describe
 from dmc.runtime.memory_report import report as memory_report
 from dmc.runtime.rank_memory import RankMemory
 from dmc.runtime.ranks import Ranks

@@ -18,9 +18,9 @@ import numpy as np
 
 from dmc.cli.pace import Pace, late_ranks, shown
 from dmc.cli.saving import Saving, terminable
+from dmc.dtypes import describe, dtype_of, mlir_name
 from dmc.errors import InputError
 from dmc.runtime import Checkpoints, Step, load
-from dmc.runtime.dtypes import describe, dtype_of, mlir_name
 
 
 def add_parser(commands: Any) -> None:

@@ -16,10 +16,10 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
+from dmc.dtypes import describe, mlir_name
 from dmc.errors import DmcError
 from dmc.program.sizes import size_text
 from dmc.runtime.arrays import are_zeros
-from dmc.runtime.dtypes import describe, mlir_name
 from dmc.runtime.report import columns
 from dmc.runtime.saved_state import read_state
 from dmc.runtime.tables import as_text, table

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dmc import optim
+from dmc.dtypes import DTYPES
 from dmc.errors import ImportFailure
 from dmc.importer.capture.capture import Capture, Loss
 from dmc.importer.capture.own_loss import OfModel
@@ -17,16 +18,7 @@ from dmc.importer.differentiate import Gradients
 from dmc.importer.forward.precision import Precision
 
 # Not float64: the backend computes it in 32 bits.
-MLIR_NAMES = {
-    torch.float32: "f32",
-    torch.bfloat16: "bf16",
-    torch.float16: "f16",
-    torch.int64: "i64",
-    torch.int32: "i32",
-    torch.int8: "i8",
-    torch.uint8: "ui8",
-    torch.bool: "i1",
-}
+MLIR_NAMES = {getattr(torch, each.torch): each.name for each in DTYPES if each.name not in ("f64", "i16")}
 # An odd number of 64 bits without a pattern: seeds that lie together are far apart when multiples of it are added.
 _APART = 0x9E3779B97F4A7C15
 

@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor, fx
 
+from dmc.dtypes import dtype_of
 from dmc.importer import origin
 from dmc.importer.assembly import Assembly
 from dmc.importer.composites.optimizer_update import update_op
@@ -16,7 +17,6 @@ from dmc.importer.decompositions.nonfinite import is_finite
 from dmc.optim import OWN_COUNT, Optimizer, Plan, Slot
 
 update_ops = torch.ops.dmc
-_TYPES = {"f32": torch.float32, "i64": torch.int64}
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def trace_update(
 
 def first_value(slot: Slot, parameter: Tensor) -> Tensor:
     """The value of a slot before the first step: one number in the memory of one."""
-    dtype = _TYPES[slot.dtype] if slot.dtype else parameter.dtype
+    dtype = getattr(torch, dtype_of(slot.dtype).torch) if slot.dtype else parameter.dtype
     return torch.full((), slot.initial, dtype=dtype).expand(slot.shape)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from dmc._mlir import func, ir
 from dmc.dialect import CompositeOp
+from dmc.dtypes import Array
 from dmc.errors import DmcError
-from dmc.interpreter.dtypes import Array
 from dmc.interpreter.kernels import KernelFunction
 from dmc.interpreter.scalars import dtype_of
 from dmc.interpreter.tensors import evaluate

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmc.interpreter.dtypes import DTYPES
+from dmc.dtypes import numpy_type
 
 Array = NDArray[Any]
 Values = Mapping[Any, Any]
@@ -19,7 +19,7 @@ def _same(op: Any, values: Values) -> list[Array]:
 
 
 def _pack(op: Any, values: Values) -> list[Array]:
-    dtype = np.dtype(DTYPES[str(op.result.type.element_type)])
+    dtype = numpy_type(str(op.result.type.element_type))
     # Not zeros: reads of the padding would go unnoticed.
     flat = np.full(op.result.type.shape, 7 if dtype.kind in "biu" else np.nan, dtype)
     for operand, offset in zip(op.inputs, op.offsets, strict=True):

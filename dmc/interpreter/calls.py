@@ -9,7 +9,7 @@ from itertools import cycle
 
 import numpy as np
 
-from dmc.interpreter.dtypes import Array
+from dmc.dtypes import Array
 from dmc.interpreter.interpreter import run_in
 from dmc.interpreter.kernels import KernelFunction
 from dmc.interpreter.memory import Memory

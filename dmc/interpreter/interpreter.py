@@ -8,8 +8,8 @@ from random import Random
 
 import numpy as np
 
+from dmc.dtypes import Array
 from dmc.errors import DmcError
-from dmc.interpreter.dtypes import Array
 from dmc.interpreter.interleaving import Interleaving, Task
 from dmc.interpreter.kernels import KernelFunction
 from dmc.interpreter.memory import Memory

@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from dmc.interpreter.dtypes import Array, numpy_type
+from dmc.dtypes import Array, numpy_type
 from dmc.program import Job, Kernel, Operand
 
 # Takes the operands of a kernel, returns its results, in order, with the declared types.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dmc.dtypes import Array, numpy_type
 from dmc.errors import DmcError
-from dmc.interpreter.dtypes import Array, numpy_type
 from dmc.program import Range, Space
 
 Bytes = NDArray[np.uint8]

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dmc.dtypes import Array, numpy_type
 from dmc.errors import DmcError
-from dmc.interpreter.dtypes import Array, numpy_type
 from dmc.program import Collective, collectives
 from dmc.program.collectives import MESSAGES, members_of
 

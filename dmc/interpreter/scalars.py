@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from dmc.dtypes import numpy_type
 from dmc.errors import DmcError
-from dmc.interpreter.dtypes import numpy_type
 
 
 def _signed(value: Any) -> Any:

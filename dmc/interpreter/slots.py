@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dmc.dtypes import Array, numpy_type
 from dmc.errors import InputError
-from dmc.interpreter.dtypes import Array, numpy_type
 from dmc.interpreter.memory import Memory
 from dmc.program import HOST_ROLES, OUTPUT_ROLE, Program, Slot
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.dialect.placements import mesh_of
+from dmc.dtypes import numpy_type
 from dmc.errors import DmcError
 from dmc.interpreter import buckets
-from dmc.interpreter.dtypes import DTYPES
 from dmc.interpreter.tensors import evaluate
 from dmc.mesh import Mesh
 from dmc.program.collectives import combined
@@ -161,7 +161,7 @@ def _check_type(type_: Any, array: Any) -> None:
     if isinstance(type_, dm.HandleType):
         type_ = ir.TypeAttr(type_.params[0]).value
     assert list(getattr(type_, "shape", ())) == list(array.shape)
-    assert DTYPES[str(getattr(type_, "element_type", type_))] == array.dtype
+    assert numpy_type(str(getattr(type_, "element_type", type_))) == array.dtype
 
 
 def _all_gather(op: Any, group: Group) -> list[Array]:
@@ -209,7 +209,7 @@ def _permute(op: Any, group: Group) -> list[Array]:
 
 def _combine(op: Any, contributions: Sequence[Array]) -> Array:
     """The reduction of an op, in its type `accumulate` and in rank order."""
-    return combined(op.reduction.value, contributions, np.dtype(DTYPES[str(op.accumulate.value)]))
+    return combined(op.reduction.value, contributions, numpy_type(str(op.accumulate.value)))
 
 
 RULES: dict[str, Callable[[Any, Group], list[Array]]] = {

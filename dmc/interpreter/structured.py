@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmc._mlir import ir, linalg
-from dmc.interpreter.dtypes import Array
+from dmc.dtypes import Array
 from dmc.interpreter.scalars import REDUCTIONS, dtype_of
 from dmc.walk import terminator_of
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from dmc._mlir import ir
 from dmc.dialect.iree import FUSION_BARRIER
+from dmc.dtypes import Array
 from dmc.errors import DmcError
-from dmc.interpreter.dtypes import Array
 from dmc.interpreter.scalars import compute, dtype_of
 from dmc.interpreter.structured import structured
 

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 
-from dmc.interpreter.dtypes import Array
+from dmc.dtypes import Array
 from dmc.interpreter.interleaving import Task
 from dmc.interpreter.memory import Memory
 from dmc.interpreter.movements import check_alike, deliver

@@ -10,6 +10,7 @@ the batches and heads knows their places in the whole, and so draws its bits.
 
 from __future__ import annotations
 
+from dmc.dtypes import FACTORS
 from dmc.kernels import attention_launches as launches
 from dmc.kernels.attention_shape import Operands, is_summed
 from dmc.kernels.dropout import refuses_dropout
@@ -29,7 +30,7 @@ def _refuses(problem: Problem) -> str | None:
         return "operands are not [batch, heads, rows, width]"
     if any(tensor.steps()[3] != 1 for tensor in tensors):
         return "rows are not contiguous"
-    if len({tensor.dtype for tensor in tensors}) > 1 or named.q.dtype not in ("bf16", "f16", "f32"):
+    if len({tensor.dtype for tensor in tensors}) > 1 or named.q.dtype not in FACTORS:
         return "operands have different types, or a type without matrix products"
     if named.width > _MAX_WIDTH:
         return f"heads are wider than {_MAX_WIDTH}"

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from dmc.kernels.attention_shape import TILE, AttentionShape, Operands, shape_of
 from dmc.kernels.implementation import Candidate, candidate
-from dmc.kernels.problem import ITEM_BYTES, Problem, TensorType
+from dmc.kernels.problem import Problem, TensorType
 from dmc.kernels.recipe import Buffer, Call, Recipe, View, operands, results, scratch
 from dmc.kernels.sums import sum_of_rows
+from dmc.program.sizes import element_bytes
 
 _TOO_NARROW, _WIDEST = 32, 128
 # Of strides, in bytes.
@@ -24,10 +25,10 @@ Views = tuple[View | None, ...]
 def is_copied_ahead(problem: Problem) -> bool:
     """Whether the kernels in Gluon support a problem: 16 bits, heads of 33 to 128, rows that TMA can copy."""
     named = Operands.of(problem)
-    if ITEM_BYTES[named.q.dtype] != 2 or not _TOO_NARROW < named.width <= _WIDEST:
+    if element_bytes(named.q.dtype) != 2 or not _TOO_NARROW < named.width <= _WIDEST:
         return False
     steps = [step for each in named.matrices for step in each.steps()[:3]]
-    if any(step <= 0 or step * ITEM_BYTES[named.q.dtype] % _ALIGNMENT for step in steps):
+    if any(step <= 0 or step * element_bytes(named.q.dtype) % _ALIGNMENT for step in steps):
         return False
     shape = shape_of(problem, candidate(rows=TILE, columns=TILE))
     return shape.dropout is None or shape.stored

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dmc.dtypes import dtype_of
 from dmc.errors import DmcError
 from dmc.kernels.problem import Problem, TensorType
 from dmc.kernels.recipe import Buffer, Call, Recipe, View, type_of
 
-_TYPES = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "i1": "i1"}
 _ALIGNMENT = 16
 _THREADS = 32
 # The limit per block, on Hopper.
@@ -166,7 +166,7 @@ def _maps(kernel: Any, call: Call, dtypes: Sequence[str]) -> tuple[Map | None, .
 
 
 def _parameter(tensor: TensorType, view: View | None, is_gluon: bool) -> str:
-    dtype = _TYPES.get(tensor.dtype, tensor.dtype)
+    dtype = dtype_of(tensor.dtype).pointee
     if view is None:
         return f"*{dtype}"
     tile = f"{dtype}[{', '.join(map(str, view.tile))}]"
@@ -177,7 +177,6 @@ def _layout(tensor: TensorType, view: View) -> Any:
     """How a tile lies in shared memory, which Triton chooses by itself."""
     from triton.experimental.gluon import language as gl
 
-    types = {"bf16": gl.bfloat16, "f16": gl.float16, "f32": gl.float32}
     # Its type differs between versions of Triton.
     make: Any = gl.NVMMASharedLayout.get_default_for
-    return make(list(view.tile), types[tensor.dtype])
+    return make(list(view.tile), getattr(gl, dtype_of(tensor.dtype).triton))

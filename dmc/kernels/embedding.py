@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dmc.dtypes import FACTORS
 from dmc.kernels.implementation import Candidate, Implementation, candidate, register
 from dmc.kernels.problem import Cost, Problem, TensorType, moved_once
 from dmc.kernels.recipe import Call, Recipe, operands, results, scratch
@@ -51,7 +52,7 @@ def _refuses(problem: Problem) -> str | None:
     dy, index = problem.operands[:2]
     if any(tensor.strides for tensor in (*problem.operands, *problem.results)) or index.dtype != "i64":
         return "a tensor is not contiguous, or the index does not have 64 bits"
-    if dy.dtype not in ("f32", "bf16", "f16"):
+    if dy.dtype not in FACTORS:
         return f"elements of type {dy.dtype} are not accumulated in f32"
     if not 0 < index.elements <= _MAX_OCCURRENCES:
         return f"no occurrence, or more than {_MAX_OCCURRENCES}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from dmc.dtypes import FACTORS
 from dmc.kernels.implementation import Candidate, Implementation, candidate, register
-from dmc.kernels.problem import ITEM_BYTES, Cost, Problem, TensorType, moved_once
+from dmc.kernels.problem import Cost, Problem, TensorType, moved_once
 from dmc.kernels.recipe import Call, Recipe, View, operands, results, scratch
 from dmc.kernels.references import experts as reference
+from dmc.program.sizes import element_bytes
 
 # Rows of tiles of comparisons are as wide as there are experts.
 _MAX_EXPERTS = 1024
@@ -87,7 +89,7 @@ def _refuses_product(problem: Problem) -> str | None:
     first, second, begins, ends = problem.operands
     if any(tensor.strides for tensor in (first, second, begins, ends, *problem.results)):
         return "a tensor is not contiguous"
-    if first.dtype != second.dtype or first.dtype not in ("f32", "bf16", "f16"):
+    if first.dtype != second.dtype or first.dtype not in FACTORS:
         return f"elements of types {first.dtype} and {second.dtype} are not accumulated in f32"
     if not 0 < ends.shape[1] <= _MAX_EXPERTS:
         return f"no group, or more than {_MAX_EXPERTS}"
@@ -168,7 +170,7 @@ def _mapped(problem: Problem, plain: Call, *views: View) -> Recipe:
 def _is_mapped(problem: Problem) -> bool:
     """Whether the copy engine can take rows of both factors."""
     factors = problem.operands[:2]
-    return all(each.shape[-1] * ITEM_BYTES[each.dtype] % _ALIGNMENT == 0 for each in factors)
+    return all(each.shape[-1] * element_bytes(each.dtype) % _ALIGNMENT == 0 for each in factors)
 
 
 def _power(number: int) -> int:

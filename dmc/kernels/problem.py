@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import TypeVar
 
+from dmc.program.sizes import element_bytes
+
 Parameter = bool | int | float | str
 Operand = TypeVar("Operand")
 
-ITEM_BYTES = {"f64": 8, "f32": 4, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1}
 # At most this many types are listed in a message.
 _SHOWN = 8
 
@@ -30,7 +31,7 @@ class TensorType:
     @property
     def bytes(self) -> int:
         """The bytes of its elements in memory."""
-        return self.elements * ITEM_BYTES[self.dtype]
+        return self.elements * element_bytes(self.dtype)
 
     def steps(self) -> tuple[int, ...]:
         """The strides, including those of a contiguous tensor."""

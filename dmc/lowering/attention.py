@@ -6,9 +6,8 @@ buffer, dmc's own kernel takes its place.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from dmc.analysis.kernels.problems import PlacedProblem
+from dmc.dtypes import NARROW
 from dmc.kernels.attention_shape import Operands
 from dmc.kernels.problem import TensorType
 from dmc.program.code import Attention, Heads, Place
@@ -19,7 +18,6 @@ _NARROW, _WIDEST = 64, 128
 _ALIGNMENT = 8
 # In bytes. The library asked for less for every shape that was measured.
 _WORKSPACE = 1 << 20
-_DTYPES: dict[str, Literal["bf16", "f16"]] = {"bf16": "bf16", "f16": "f16"}
 
 
 def attention_of(placed: PlacedProblem) -> Attention | None:
@@ -29,7 +27,7 @@ def attention_of(placed: PlacedProblem) -> Attention | None:
         return None
     named, causal = Operands.of(problem), bool(problem.get("causal", False))
     tensors, out = (named.q, named.k, named.v), named.out
-    dtype = _DTYPES.get(named.q.dtype)
+    dtype = NARROW.get(named.q.dtype)
     if dtype is None or problem.number("p") or named.bias is not None:
         return None
     if not all(_is_supported(each) for each in (*tensors, out)):

@@ -7,13 +7,14 @@ from math import prod
 
 from dmc._mlir import ir
 from dmc.analysis.labels.buckets import members_of
-from dmc.analysis.ranks.traffic import Movement, element_bytes, meshes_of, traffic
+from dmc.analysis.ranks.traffic import Movement, meshes_of, traffic
 from dmc.dialect.labels import label_of, module_path, place_of
 from dmc.errors import DmcError
 from dmc.lowering.ledger_bounds import bounds_of
 from dmc.mesh import Mesh
 from dmc.plans.resolved import ResolvedPlan
 from dmc.program.labels import GRADIENT, SEPARATOR
+from dmc.program.sizes import element_bytes
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.movements import Entry
 from dmc.step_function import arguments, find_step
@@ -40,9 +41,10 @@ def ledger_of(module: ir.Module, plan: ResolvedPlan | None = None) -> Ledger:
     movements = traffic(module)
     rules = {} if plan is None else {name: each.rules for name, each in (*plan.tensors.items(), *plan.inputs.items())}
     entries = list[Entry]()
-    widths = {port.name: element_bytes(port.type) for port in arguments(find_step(module)) if _is_tensor(port.type)}
+    ports = [port for port in arguments(find_step(module)) if _is_tensor(port.type)]
+    widths = {port.name: element_bytes(str(port.type.element_type)) for port in ports}
     for movement in movements:
-        width = element_bytes(ir.RankedTensorType(movement.op.operands[0].type))
+        width = element_bytes(str(movement.op.operands[0].type.element_type))
         for entry in _entries(movement, mesh, rules):
             widths[entry.owner] = min(width, widths.get(entry.owner, width))
             entries.append(entry)

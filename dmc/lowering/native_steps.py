@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, product
-from typing import Literal
 
+from dmc.dtypes import FACTORS
 from dmc.errors import DmcError
 from dmc.kernels.code import Entry, KernelCode, Map
 from dmc.kernels.problem import TensorType
@@ -19,7 +19,6 @@ from dmc.program.code import Access, Attention, Binding, CodeModule, Dispatch, P
 from dmc.program.ptx_accesses import parameter_accesses
 
 # The element types of tensor maps.
-_MAPPED: dict[str, Literal["f32", "bf16", "f16"]] = {"f32": "f32", "bf16": "bf16", "f16": "f16"}
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def _written_buffers(entry: Entry, maps: Sequence[TensorMap | None]) -> set[Buff
 
 def tensor_map(made: Map) -> TensorMap:
     """A tensor map as a launch of a plan has it."""
-    return TensorMap(_MAPPED[made.dtype], made.view.shape, made.view.strides, made.box, made.swizzle)
+    return TensorMap(FACTORS[made.dtype], made.view.shape, made.view.strides, made.box, made.swizzle)
 
 
 def _dispatch(entry: Entry, module: str, taken: Taken, scratch: Sequence[Place], written: set[Buffer]) -> Dispatch:

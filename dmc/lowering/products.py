@@ -8,11 +8,11 @@ from typing import Literal
 from dmc._mlir import func, ir
 from dmc.analysis.kernels.casts import NARROW, WIDEN, is_cast
 from dmc.dialect.plan import type_bytes
+from dmc.dtypes import FACTORS
 from dmc.program.code import Matrix, Place, Product
 
 # NVIDIA's recommendation for Hopper (cuBLAS documentation, "cublasSetWorkspace").
 WORKSPACE = 32 << 20
-_DTYPES: dict[str, Literal["f32", "bf16", "f16"]] = {"f32": "f32", "bf16": "bf16", "f16": "f16"}
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
 _SILENT = ("arith.constant", "tensor.empty", "linalg.fill", "func.return")
 
@@ -100,8 +100,8 @@ def _matrix(operand: _Operand, function: func.FuncOp) -> Matrix | None:
 
 
 def _stored(role: Literal["read", "write"], number: int, type_: ir.Type) -> Matrix | None:
-    if str(type_.element_type) not in _DTYPES or len(type_.shape) not in (2, 3):
+    if str(type_.element_type) not in FACTORS or len(type_.shape) not in (2, 3):
         return None
     batch, rows, columns = (1, *type_.shape)[-3:]
     place = Place(role, number, 0, type_bytes(type_))
-    return Matrix(place, _DTYPES[str(type_.element_type)], batch, rows, columns)
+    return Matrix(place, FACTORS[str(type_.element_type)], batch, rows, columns)

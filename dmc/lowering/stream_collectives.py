@@ -14,10 +14,10 @@ from dmc.lowering.kernel_code import Copy, Dispatch, Fill, Group, KernelCode, Ke
 from dmc.lowering.stream_regions import Rendezvous
 from dmc.program import Collective
 from dmc.program.code import Binding, Place, Role
+from dmc.program.sizes import element_bytes
 
 # IREE's runtime binds at most this many buffers to a dispatch.
 _MOST_BINDINGS = 32
-_BYTES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 
 _EXECUTABLE = """stream.executable private @{name} {{
   stream.executable.export public @{name} workgroups() -> (index, index, index) {{
@@ -147,7 +147,7 @@ def _all_reduce(members: list[Collective]) -> _Commands:
     if n > most and first.accumulate != first.dtype:
         fact = f"combines {n} members in {first.accumulate}, but at most {most} are supported"
         raise DmcError(first.label or first.channel, fact, f"use fewer ranks, or combine {first.accumulate}")
-    size = first.count * _BYTES[first.dtype]
+    size = first.count * element_bytes(first.dtype)
     sources, targets = ([Place(role, i, 0, size) for i in range(n)] for role in _ROLES)
     commands: list[KernelCommand] = []
     executables: dict[str, str] = {}
@@ -167,7 +167,7 @@ def _reduce_scatter(members: list[Collective]) -> _Commands:
         fact = f"combines {n} members, but at most {_MOST_BINDINGS - 1} are supported"
         raise DmcError(first.label or first.channel, fact, "use fewer ranks in a group")
     piece = first.count // n
-    size = piece * _BYTES[first.dtype]
+    size = piece * element_bytes(first.dtype)
     commands: list[KernelCommand] = []
     executables: dict[str, str] = {}
     for j in range(n):
@@ -189,26 +189,26 @@ def _combined(
 
 
 def _all_gather(members: list[Collective]) -> _Commands:
-    size, n = members[0].count * _BYTES[members[0].dtype], len(members)
+    size, n = members[0].count * element_bytes(members[0].dtype), len(members)
     pairs = [(i, j) for j in range(n) for i in range(n)]
     return _copies([Copy(Place("read", i, 0, size), Place("write", j, i * size, size)) for i, j in pairs])
 
 
 def _all_to_all(members: list[Collective]) -> _Commands:
     n = len(members)
-    size = members[0].count // n * _BYTES[members[0].dtype]
+    size = members[0].count // n * element_bytes(members[0].dtype)
     pairs = [(i, j) for j in range(n) for i in range(n)]
     return _copies([Copy(Place("read", i, j * size, size), Place("write", j, i * size, size)) for i, j in pairs])
 
 
 def _broadcast(members: list[Collective]) -> _Commands:
-    size, root = members[0].count * _BYTES[members[0].dtype], members[0].peer
+    size, root = members[0].count * element_bytes(members[0].dtype), members[0].peer
     assert root is not None
     return _copies([Copy(Place("read", root, 0, size), Place("write", j, 0, size)) for j in range(len(members))])
 
 
 def _permute(members: list[Collective]) -> _Commands:
-    size = members[0].count * _BYTES[members[0].dtype]
+    size = members[0].count * element_bytes(members[0].dtype)
     source_of = {target: source for source, target in members[0].pairs}
     commands: list[KernelCommand] = []
     for j in range(len(members)):
@@ -224,7 +224,7 @@ def _send(members: list[Collective]) -> _Commands:
     if len(senders) != 1 or len(receivers) != 1:
         fact = f"instance {members[0].instance} has {len(senders)} sends and {len(receivers)} receives"
         raise DmcError(members[0].label or members[0].channel, fact, "sends and receives must be paired")
-    size = members[0].count * _BYTES[members[0].dtype]
+    size = members[0].count * element_bytes(members[0].dtype)
     return _copies([Copy(Place("read", senders[0], 0, size), Place("write", receivers[0], 0, size))])
 
 

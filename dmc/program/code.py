@@ -8,8 +8,10 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from dmc.dtypes import Factor, Narrow
 from dmc.program.limits import Count, Shape
 from dmc.program.packed import MAX_BYTES, packed, unpacked
+from dmc.program.sizes import element_bytes
 
 Role = Literal["read", "write", "scratch"]
 # The access to a buffer: read, written, or both.
@@ -30,7 +32,6 @@ ALGORITHM = (
     "INNER_SHAPE_ID",
     "CLUSTER_SHAPE_ID",
 )
-ITEM_BYTES = {"f32": 4, "bf16": 2, "f16": 2}
 # The module of all of IREE's kernels.
 MAIN = "iree"
 
@@ -62,7 +63,7 @@ class TensorMap(msgspec.Struct, frozen=True, array_like=True):
     (`CUtensorMapSwizzle`).
     """
 
-    dtype: Literal["f32", "bf16", "f16"]
+    dtype: Factor
     shape: Shape
     strides: Shape
     box: Shape
@@ -76,7 +77,7 @@ class TensorMap(msgspec.Struct, frozen=True, array_like=True):
     def length(self) -> int:
         """The bytes from its first element to the end of its last."""
         last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
-        return (last + 1) * ITEM_BYTES[self.dtype]
+        return (last + 1) * element_bytes(self.dtype)
 
     @property
     def parameters(self) -> int:
@@ -144,7 +145,7 @@ class Matrix(msgspec.Struct, frozen=True, array_like=True):
     """
 
     place: Place
-    dtype: Literal["f32", "bf16", "f16"]
+    dtype: Factor
     batch: Count
     rows: Count
     columns: Count
@@ -190,7 +191,7 @@ class Attention(msgspec.Struct, frozen=True, array_like=True, tag="attention"):
     v: Heads
     out: Heads
     logsumexp: Place
-    dtype: Literal["bf16", "f16"]
+    dtype: Narrow
     scale: float
     causal: bool
     workspace: Place

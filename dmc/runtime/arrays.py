@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from dmc.dtypes import describe, dtype_of, mlir_name
 from dmc.errors import DmcError
-from dmc.runtime.dtypes import describe, dtype_of, mlir_name
 from dmc.runtime.signature import TensorSpec
 
 

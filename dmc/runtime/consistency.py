@@ -8,9 +8,9 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
+from dmc.dtypes import byte_count, describe
 from dmc.errors import DmcError
 from dmc.program.limits import MAX_RANKS
-from dmc.runtime.dtypes import byte_count, describe
 from dmc.runtime.signature import IndexBound, Paddings, Signature, Splits, StateSpec, TensorSpec, Tree
 from dmc.runtime.stored_state import state_key
 

@@ -15,12 +15,12 @@ import numpy as np
 from msgspec.structs import replace
 
 from dmc.distribution import install
+from dmc.dtypes import dtype_of
 from dmc.errors import DmcError
 from dmc.program.code import ALGORITHM, Matrix, Product
 from dmc.program.tuning import label_of
 
-# CUDA's numbers: cudaDataType_t, cublasComputeType_t, cublasLtReductionScheme_t.
-_DTYPES = {"f32": 0, "f16": 2, "bf16": 14}
+# CUDA's numbers: cublasComputeType_t, cublasLtReductionScheme_t.
 _COMPUTE_F32 = 68
 # Partial sums in f32, added in a fixed order: the same bits each time.
 _REDUCTION_IN_F32 = 2
@@ -102,7 +102,7 @@ class Library:
         """The operation, and the layouts of both factors and of the result, in the library's order."""
         lt = self._lt
         first, second = product.right, product.left
-        operation = lt.matmul_desc_create(_COMPUTE_F32, _DTYPES["f32"])
+        operation = lt.matmul_desc_create(_COMPUTE_F32, dtype_of("f32").cuda)
         attributes = lt.MatmulDescAttribute
         self._set(lt.matmul_desc_set_attribute, operation, attributes.TRANSA, np.int32(first.transposed))
         self._set(lt.matmul_desc_set_attribute, operation, attributes.TRANSB, np.int32(second.transposed))
@@ -110,7 +110,7 @@ class Library:
 
     def _layout(self, matrix: Matrix) -> Any:
         lt = self._lt
-        layout = lt.matrix_layout_create(_DTYPES[matrix.dtype], matrix.columns, matrix.rows, matrix.columns)
+        layout = lt.matrix_layout_create(dtype_of(matrix.dtype).cuda, matrix.columns, matrix.rows, matrix.columns)
         if matrix.batch > 1:
             attributes = lt.MatrixLayoutAttribute
             self._set(lt.matrix_layout_set_attribute, layout, attributes.BATCH_COUNT, np.int32(matrix.batch))
@@ -122,11 +122,11 @@ class Library:
         """The algorithm that a product names. Raises DmcError where this version of the library has none such."""
         lt = self._lt
         a, b, c = layouts
-        dtypes = [_DTYPES[each.dtype] for each in (product.right, product.left, product.result, product.result)]
+        dtypes = [dtype_of(each.dtype).cuda for each in (product.right, product.left, product.result, product.result)]
         algorithm, result = np.zeros(_ALGORITHM_BYTES, np.uint8), lt.MatmulHeuristicResult(1)
         try:
             lt.matmul_algo_init(
-                self._handle, _COMPUTE_F32, _DTYPES["f32"], *dtypes, product.algorithm[0], algorithm.ctypes.data
+                self._handle, _COMPUTE_F32, dtype_of("f32").cuda, *dtypes, product.algorithm[0], algorithm.ctypes.data
             )
             for name, value in zip(ALGORITHM[1:], product.algorithm[1:], strict=True):
                 attribute = getattr(lt.MatmulAlgoConfigAttribute, name)

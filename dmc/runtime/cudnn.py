@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from dmc.distribution import install
+from dmc.dtypes import dtype_of
 from dmc.errors import DmcError
 from dmc.program.code import Attention, Heads
 
-_DTYPES = {"bf16": "BFLOAT16", "f16": "HALF"}
 Attend = Callable[[list[int], int], None]
 
 
@@ -62,7 +62,7 @@ class Cudnn:
     def _built(self, attention: Attention) -> tuple[Any, list[Any]]:
         """The library's graph, and its tensors in the order of `Attention.places`."""
         types = self._cudnn.data_type
-        dtype = getattr(types, _DTYPES[attention.dtype])
+        dtype = getattr(types, dtype_of(attention.dtype).cudnn)
         graph = self._cudnn.pygraph(
             io_data_type=dtype,
             intermediate_data_type=types.FLOAT,

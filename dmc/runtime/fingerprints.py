@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from dmc.runtime.dtypes import dtype_of
+from dmc.dtypes import dtype_of
 from dmc.runtime.signature import StateSpec
 from dmc.runtime.stored_state import state_key
 

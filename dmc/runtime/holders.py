@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from dmc.dtypes import byte_count
 from dmc.program import Job
-from dmc.runtime.dtypes import byte_count
 from dmc.runtime.signature import Signature
 
 

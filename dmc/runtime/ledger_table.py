@@ -11,8 +11,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dmc.dtypes import describe
 from dmc.program.sizes import size_text
-from dmc.runtime.dtypes import describe
 from dmc.runtime.movements import Entry, Movements, Total
 from dmc.runtime.tables import UNKNOWN, table
 

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dmc.dtypes import describe, dtype_of
 from dmc.runtime.calls import Output, Queue
-from dmc.runtime.dtypes import describe, dtype_of
 from dmc.runtime.foreign import LOSS, NotOfTorch
 from dmc.runtime.number import Number
 from dmc.runtime.ranks import Spread

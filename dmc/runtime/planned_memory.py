@@ -10,11 +10,11 @@ import iree.runtime as iree
 import msgspec
 import numpy as np
 
+from dmc.dtypes import byte_count, describe, dtype_of
 from dmc.errors import ArtifactError, DmcError
 from dmc.program import DEVICE, KEPT, PINNED_HOST, STAGED, Job, Program, Range, Slot, Space
 from dmc.runtime import device as devices
 from dmc.runtime.device import HOST_MEMORY, HOST_USAGE, Device
-from dmc.runtime.dtypes import byte_count, describe, dtype_of
 from dmc.runtime.iree_errors import IREE_ERRORS, first_line
 from dmc.runtime.signature import TensorSpec
 from dmc.runtime.timeline import Timeline

@@ -10,9 +10,9 @@ from math import prod
 
 import numpy as np
 
+from dmc.dtypes import describe, dtype_of, mlir_name
 from dmc.errors import StateError
 from dmc.runtime.arrays import are_zeros, bytes_of, zeros
-from dmc.runtime.dtypes import describe, dtype_of, mlir_name
 from dmc.runtime.signature import StateSpec
 
 _RESTORE = "copy the original file again"

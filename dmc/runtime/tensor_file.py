@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from dmc.dtypes import describe, stored_dtype
 from dmc.errors import StateError
 from dmc.program.limits import DECODE_ERRORS, Count, Name, Shape
-from dmc.runtime.dtypes import describe, stored_dtype
 from dmc.runtime.regular_file import open_regular
 
 # The limit of safetensors itself.

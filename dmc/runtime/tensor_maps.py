@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from dmc.dtypes import dtype_of
 from dmc.errors import DmcError
-from dmc.program.code import ITEM_BYTES, TensorMap
+from dmc.program.code import TensorMap
+from dmc.program.sizes import element_bytes
 
 _BYTES, _ALIGNMENT = 128, 64
-# As CUDA numbers them: CUtensorMapDataType, and CUtensorMapL2promotion for rows of 128 bytes.
-_DTYPES = {"f16": 6, "f32": 7, "bf16": 9}
+# CUDA's number of CUtensorMapL2promotion for rows of 128 bytes.
 _ROWS_OF_128 = 2
 # The first version of CUDA that knows tensor maps.
 _VERSION = 12000
@@ -44,10 +45,10 @@ class TensorMaps:
         made = room[start : start + _BYTES]
         # The driver counts dimensions from the one whose elements are neighbours.
         sizes = np.array(shown.shape[::-1], np.uint64)
-        strides = np.array(shown.strides[-2::-1], np.uint64) * np.uint64(ITEM_BYTES[shown.dtype])
+        strides = np.array(shown.strides[-2::-1], np.uint64) * np.uint64(element_bytes(shown.dtype))
         box, every = np.array(shown.box[::-1], np.uint32), np.ones(len(shown.box), np.uint32)
         arrays = (each.ctypes.data for each in (sizes, strides, box, every))
-        rank, dtype = len(shown.shape), _DTYPES[shown.dtype]
+        rank, dtype = len(shown.shape), dtype_of(shown.dtype).tensor_map
         status = self._encode(made.ctypes.data, dtype, rank, address, *arrays, 0, shown.swizzle, _ROWS_OF_128, 0)
         if status:
             raise DmcError("device 'cuda'", f"cannot map {shown} ({status})", hint="please report the model")

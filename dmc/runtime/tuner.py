@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from dmc.dtypes import dtype_of
 from dmc.errors import DmcError
 from dmc.program import Lane, Launch, Operand, Program, Range, aligned
 from dmc.program.code import DeviceCode, Product
 from dmc.program.kernel import types_of
 from dmc.program.tuning import HEURISTIC, Candidate, Candidates, Choice, Tunable, label_of
-from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.replay import issue
 
 # Sets of operands and results that together are more than the device's cache holds, but no more than so many.

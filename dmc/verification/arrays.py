@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dmc.interpreter.dtypes import Array
+from dmc.dtypes import Array
 
 # What a copy may take, relative to the elements alone.
 _SPREAD = 4

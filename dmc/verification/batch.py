@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from dmc.dtypes import Array
 from dmc.errors import InputError
-from dmc.interpreter.dtypes import Array
 from dmc.runtime.arrays import to_array
 from dmc.runtime.signature import Signature
 from dmc.runtime.tree import flatten_call

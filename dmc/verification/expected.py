@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dmc.interpreter.dtypes import Array
+from dmc.dtypes import Array
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.difference import Slack, apart
 from dmc.runtime.outcome import Expected

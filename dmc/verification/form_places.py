@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import fx
 
+from dmc.dtypes import Array
 from dmc.importer import origin
-from dmc.interpreter.dtypes import Array
 from dmc.program import Job, Launch, Program, Range, accesses
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.difference import difference

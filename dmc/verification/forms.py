@@ -12,10 +12,10 @@ from dmc import interpreter
 from dmc._mlir import ir
 from dmc.dialect import KernelOp
 from dmc.dialect.labels import place_of
+from dmc.dtypes import Array
 from dmc.forms import IMPORTED, PLANNED
 from dmc.interpreter import spmd
 from dmc.interpreter.bodies import kernels_of
-from dmc.interpreter.dtypes import Array
 from dmc.interpreter.slots import INPUTS
 from dmc.mesh import Mesh
 from dmc.program import Launch

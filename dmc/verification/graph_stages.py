@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dmc.interpreter.dtypes import Array
+from dmc.dtypes import Array
 from dmc.program.labels import GRADIENT
 from dmc.runtime.difference import Difference, difference
 from dmc.runtime.tolerance import Tolerance

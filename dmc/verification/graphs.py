@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
+from dmc.dtypes import Array
 from dmc.importer.capture.capture import Capture, capture
 from dmc.importer.differentiate import Gradients, differentiate
 from dmc.importer.forward.forward import Forward, Setting
 from dmc.importer.forward.random_numbers.randomness import Randomness
 from dmc.importer.python.calls import PYTHON_CALL, PythonCall, add_hook
-from dmc.interpreter.dtypes import Array
 from dmc.program.labels import GRADIENT
 from dmc.verification.arrays import array_of, copy_of
 from dmc.verification.choices import FirstOfEqual

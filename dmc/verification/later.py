@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dmc.dtypes import Array
 from dmc.errors import DmcError, EagerError, InputError, VerificationError
-from dmc.interpreter.dtypes import Array
 from dmc.observer import Observer
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.difference import Difference, apart

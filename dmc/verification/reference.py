@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.utils import _pytree as pytree
 
+from dmc.dtypes import Array
 from dmc.importer.capture import tree
 from dmc.importer.capture.objective import TARGET_NAMES
 from dmc.importer.capture.own_loss import reader_of
 from dmc.importer.forward.precision import Precision
-from dmc.interpreter.dtypes import Array
 from dmc.program.labels import GRADIENT
 from dmc.verification.arrays import array_of, copy_of, tensor_of, view_of
 from dmc.verification.borrowed import borrowed

@@ -16,11 +16,11 @@ from dmc._mlir import ir
 from dmc.analysis.commands.jobs import job_of
 from dmc.analysis.sharding.ends import SHARDING
 from dmc.dialect.placements import placement_of
+from dmc.dtypes import Array, numpy_type
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.interpreter import run
 from dmc.interpreter.bodies import kernels_of
-from dmc.interpreter.dtypes import Array, numpy_type
 from dmc.interpreter.slots import INPUTS
 from dmc.mesh import Mesh
 from dmc.passes.base import run_passes

@@ -15,10 +15,10 @@ import dmc
 import dmc.optim
 from dmc._mlir import ir
 from dmc.analysis.requests.plan import write_plan
+from dmc.dtypes import numpy_type
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.interpreter import spmd
-from dmc.interpreter.dtypes import DTYPES
 from dmc.lowering.ledger import ledger_of
 from dmc.mesh import Mesh
 from dmc.passes.placed.fold_collectives import FoldCollectives
@@ -130,6 +130,6 @@ def test_a_run_counts_what_the_ledger_says(context: Any, name: str) -> None:
     ledger = ledger_of(module, resolved)
     # What is sent does not depend on what is computed.
     inputs = find_step(module).type.inputs
-    arguments = [np.zeros(each.shape, DTYPES[str(each.element_type)]) for each in inputs]
+    arguments = [np.zeros(each.shape, numpy_type(str(each.element_type))) for each in inputs]
     assert spmd.run(module, "step", [arguments] * plan.mesh.size).bytes == ledger.bytes
     assert ledger.bytes > 0

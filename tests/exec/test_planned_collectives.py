@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dmc.dtypes import dtype_of
 from dmc.errors import DmcError
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.stream import stream_module
-from dmc.runtime.dtypes import dtype_of
 from tests.planned_jobs import COMM, COPY_IN, COPY_OUT, Draft, run, session
 
 COUNT = 12

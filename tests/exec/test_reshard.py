@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dmc import dialect as dm
+from dmc.dtypes import numpy_type
 from dmc.errors import PlanError
 from dmc.interpreter import spmd
-from dmc.interpreter.dtypes import DTYPES
 from dmc.mesh import Mesh
 from dmc.passes.placed.lower_reshard import LowerReshard
 from dmc.placement.path import cheapest_path
@@ -37,7 +37,7 @@ def _check(mesh: Mesh, shape: Sequence[int], pairs: Sequence[Pair], element: str
     tensor = Tensor(mesh, tuple(shape), BYTES[element])
     sent: list[int] = []
     for i, (source, target) in enumerate(pairs):
-        parts = spread(source, mesh, shape, seed=i, dtype=DTYPES[element])
+        parts = spread(source, mesh, shape, seed=i, dtype=numpy_type(element))
         run = spmd.run(module, f"f{i}", [[part] for part in parts])
         expected = gathered(source, mesh, shape, parts)
         actual = gathered(target, mesh, shape, [part for (part,) in run.results])

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 import dmc
 from dmc import dialect, optim
 from dmc._mlir import ir
+from dmc.dtypes import Array
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
 from dmc.interpreter.bodies import Bodies
-from dmc.interpreter.dtypes import Array
 from dmc.verification.choices import FirstOfEqual
 from dmc.verification.draws import Draws
 from tests.eager import split

@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
+from dmc.dtypes import Array, numpy_type
 from dmc.errors import ArtifactError, DmcError, InputError, ProofError
 from dmc.interpreter import Call, KernelFunction, mixing_kernels, run_calls
-from dmc.interpreter.dtypes import Array, numpy_type
 from dmc.program import HOST_ROLES, STATE_ROLES, Job, Program
 from dmc.program.dataflow import Dataflow
 from dmc.program.sizes import tensor_bytes

@@ -7,9 +7,9 @@ from itertools import combinations, product
 
 import numpy as np
 
+from dmc.dtypes import Array, numpy_type
 from dmc.errors import DmcError
 from dmc.interpreter import Deadlock, mixing_kernels, run
-from dmc.interpreter.dtypes import Array, numpy_type
 from dmc.program import Await, Collective, Job, Program, Range, Record, accesses
 
 # What each rank's host finds after a step, as bytes by name.

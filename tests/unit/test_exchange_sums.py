@@ -10,9 +10,9 @@ import pytest
 
 from dmc._mlir import ir
 from dmc.analysis.ranks.replicas import verify_replicas
+from dmc.dtypes import numpy_type
 from dmc.errors import DmcError
 from dmc.interpreter import spmd
-from dmc.interpreter.dtypes import numpy_type
 from dmc.passes.placed.exchange_sums import ExchangeSums
 
 ALL_REDUCE = '"dm.all_reduce"(%x) {{reduction = #dm.reduction<"sum">, accumulate = f32, group = {group}}}'

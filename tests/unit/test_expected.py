@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dmc.interpreter.dtypes import Array
+from dmc.dtypes import Array
 from dmc.verification.expected import slack_of
 from dmc.verification.reference import Reference
 from tests.artifacts import artifact_of

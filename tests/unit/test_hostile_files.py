@@ -15,10 +15,10 @@ from random import Random
 import pytest
 
 from dmc.cli.main import main
+from dmc.dtypes import dtype_of
 from dmc.errors import DmcError
 from dmc.runtime.arrays import zeros
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.index_bounds import IndexCheck
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.saved_state import read_state

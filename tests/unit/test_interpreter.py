@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from dmc.dtypes import Array, numpy_type
 from dmc.errors import DmcError, InputError
 from dmc.interpreter import Deadlock, mixing_kernels, run
-from dmc.interpreter.dtypes import Array, numpy_type
 from dmc.interpreter.slots import INPUTS, OUTPUT
 from dmc.program import Await, Command, Job, Kernel, Lane, Launch, Move, Operand, Program, Range, Record, Slot
 from tests.random_jobs import random_job

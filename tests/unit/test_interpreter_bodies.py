@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from dmc._mlir import ir
+from dmc.dtypes import Array
 from dmc.errors import DmcError
 from dmc.interpreter.bodies import kernels_of
-from dmc.interpreter.dtypes import Array
 
 BF16 = ml_dtypes.bfloat16
 RANDOM = np.random.default_rng(0)

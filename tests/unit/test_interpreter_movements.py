@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from dmc.dtypes import Array, numpy_type
 from dmc.errors import DmcError
 from dmc.interpreter import Deadlock, run
-from dmc.interpreter.dtypes import Array, numpy_type
 from dmc.interpreter.movements import deliver
 from dmc.program import Channel, Collective, Command, Job, Lane, Program, Range, Slot
 

@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from dmc.dtypes import dtype_of
 from dmc.runtime import large_copies
-from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.large_copies import copy_into
 
 

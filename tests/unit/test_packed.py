@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bench.packed import read_packed, write_packed
+from dmc.dtypes import dtype_of
 from dmc.errors import ArtifactError
-from dmc.runtime.dtypes import dtype_of
 from tests.artifacts import artifact_of
 from tests.linear_step import SIGNATURE
 from tests.random_jobs import random_job

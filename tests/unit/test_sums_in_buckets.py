@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dmc import dialect
 from dmc._mlir import ir
+from dmc.dtypes import numpy_type
 from dmc.interpreter import spmd
-from dmc.interpreter.dtypes import numpy_type
 from dmc.passes.placed.exchange_sums import ExchangeSums
 from dmc.walk import walk
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dmc.dtypes import Array, numpy_type
 from dmc.errors import DmcError
-from dmc.interpreter.dtypes import Array, numpy_type
 from dmc.interpreter.movements import deliver
 from dmc.program import Collective, Job, Lane, Program, Range
 from dmc.program.job import Channel

@@ -9,9 +9,9 @@ import numpy as np
 
 from dmc import dialect
 from dmc._mlir import ir
+from dmc.dtypes import Array
 from dmc.interpreter import KernelFunction
 from dmc.interpreter.bodies import kernels_of
-from dmc.interpreter.dtypes import Array
 from dmc.interpreter.memory import Memory
 from dmc.interpreter.slots import INPUTS, OUTPUT
 from dmc.program import Collective, Job, Launch, Move, Range

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from dmc.interpreter.dtypes import Array
+from dmc.dtypes import Array
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.signature import TensorSpec

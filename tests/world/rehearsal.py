@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dmc.dtypes import Array
 from dmc.interpreter import run
-from dmc.interpreter.dtypes import Array
 from dmc.runtime import Step
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.ranks import Ranks

@@ -11,8 +11,9 @@ from dmc.analysis.kernels.layouts import Layout, seen_through, written_through
 from dmc.dialect import CompositeOp
 from dmc.errors import DmcError
 from dmc.kernels.implementation import implementation_of
-from dmc.kernels.problem import ITEM_BYTES, Parameter, Problem, TensorType, problem
+from dmc.kernels.problem import Parameter, Problem, TensorType, problem
 from dmc.program.code import Place, Role
+from dmc.program.sizes import element_bytes
 
 # The number of trailing results that a problem omits if they are unused.
 _OPTIONAL_RESULTS = {"attention_backward": 1}
@@ -45,7 +46,7 @@ class _Lying:
     layout: Layout
 
     def place(self, role: Role, value: ir.Value) -> Place:
-        bytes_ = ITEM_BYTES[_dtype(value)]
+        bytes_ = element_bytes(_dtype(value))
         return Place(role, self.index, self.layout.offset * bytes_, self.layout.span * bytes_)
 
 
@@ -102,7 +103,7 @@ def refusal_with(
 
 def is_aligned(value: ir.Value, layout: Layout) -> bool:
     """Whether a view of an aligned tensor begins at an aligned address."""
-    return layout.offset * ITEM_BYTES[_dtype(value)] % _ALIGNMENT == 0
+    return layout.offset * element_bytes(_dtype(value)) % _ALIGNMENT == 0
 
 
 def problem_of_body(body: func.FuncOp) -> PlacedProblem | None:

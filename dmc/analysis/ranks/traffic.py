@@ -19,6 +19,7 @@ from dmc.dialect.collectives import COLLECTIVES, permute_sources_and_targets
 from dmc.dialect.placements import mesh_of
 from dmc.errors import DmcError
 from dmc.mesh import Mesh
+from dmc.program.sizes import element_bytes
 from dmc.walk import walk
 
 Pairs = Mapping[tuple[int, int], int]
@@ -78,12 +79,6 @@ def sent_at_once(op: ir.Operation, meshes: Mapping[str, Mesh]) -> Pairs:
     }
 
 
-def element_bytes(kind: ir.RankedTensorType) -> int:
-    """The bytes of one element; narrower types take a byte, an index is as wide as a pointer."""
-    width = 64 if isinstance(kind.element_type, ir.IndexType) else kind.element_type.width
-    return ceil(width / 8)
-
-
 def _movement(op: ir.Operation, meshes: Mapping[str, Mesh]) -> Movement:
     group: dm.GroupAttr = op.opview.group
     rounds = _rounds(op)
@@ -110,7 +105,7 @@ def _constant(bound: ir.Value, op: ir.Operation) -> int:
 
 def _bytes(value: ir.Value) -> int:
     kind = ir.RankedTensorType(value.type)
-    return prod(kind.shape) * element_bytes(kind)
+    return prod(kind.shape) * element_bytes(str(kind.element_type))
 
 
 def _each_to_each(n: int, size: int) -> Pairs:
@@ -121,7 +116,9 @@ def _all_reduce(op: dm.AllReduceOp, n: int) -> Pairs:
     kind = ir.RankedTensorType(op.input.type)
     # The elements that each rank reduces, as even as possible.
     pieces = [(prod(kind.shape) + n - 1 - place) // n for place in range(n)]
-    return {(i, j): (pieces[j] + pieces[i]) * element_bytes(kind) for i, j in permutations(range(n), 2)}
+    return {
+        (i, j): (pieces[j] + pieces[i]) * element_bytes(str(kind.element_type)) for i, j in permutations(range(n), 2)
+    }
 
 
 def _broadcast(op: dm.BroadcastOp, n: int) -> Pairs:

@@ -10,20 +10,10 @@ from typing import Any
 import torch
 
 from dmc._mlir import ir
+from dmc.dtypes import dtype_of
 from dmc.importer.composites.base import NAMESPACE, REGISTRY, Composite
 
 _OPERATOR = f"torch.{NAMESPACE}."
-_MLIR_TO_TORCH = {
-    "f32": torch.float32,
-    "f64": torch.float64,
-    "bf16": torch.bfloat16,
-    "f16": torch.float16,
-    "si64": torch.int64,
-    "si32": torch.int32,
-    "si8": torch.int8,
-    "ui8": torch.uint8,
-    "i1": torch.bool,
-}
 
 
 @dataclass(frozen=True)
@@ -132,7 +122,7 @@ def _example(tensor_type: ir.Type) -> torch.Tensor:
     match = _TENSOR.fullmatch(str(tensor_type))
     assert match is not None, str(tensor_type)
     sizes = [int(size) for size in match[1].split(",") if size]
-    return torch.empty(sizes, dtype=_MLIR_TO_TORCH[match[2]])
+    return torch.empty(sizes, dtype=getattr(torch, dtype_of(match[2].removeprefix("s")).torch))
 
 
 def to_composite(op: ir.Operation) -> None:

@@ -9,8 +9,8 @@ from dmc._mlir import ir
 from dmc.kernels.generated.emitter import Unbound
 from dmc.kernels.generated.launch import Root
 from dmc.kernels.generated.plan import Plan
-from dmc.kernels.generated.value import Declined
-from dmc.kernels.problem import ITEM_BYTES, Problem, TensorType
+from dmc.kernels.generated.value import TRITON, Declined
+from dmc.kernels.problem import Problem, TensorType
 from dmc.kernels.recipe import Recipe, operands, results
 
 __all__ = ["Declined", "Generated", "generate"]
@@ -58,7 +58,7 @@ def generate(body: Any) -> Generated:
 
 def _type(type_: Any) -> TensorType:
     dtype, shape = str(type_.element_type), tuple(type_.shape)
-    if dtype not in ITEM_BYTES:
+    if dtype not in TRITON:
         raise Declined(f"elements of type {dtype}")
     if not all(shape):
         raise Declined("an empty tensor")

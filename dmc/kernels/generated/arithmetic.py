@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmc.kernels.generated.value import FLOATS, NARROW_FLOATS, TRITON, Declined, Value, literal, variables_of
+from dmc.dtypes import NARROW
+from dmc.kernels.generated.value import TRITON, Declined, Value, literal, variables_of
 from dmc.kernels.generated.writer import Writer
 
 _NAN = "propagate_nan=tl.PropagateNan.ALL"
@@ -109,7 +110,7 @@ def float_op(writer: Writer, op: Any, values: list[Value], name: str = "") -> Va
     """
     dtype = str(op.results[0].type)
     stem, template = FLOAT[name or op.name]
-    held = "f32" if dtype in NARROW_FLOATS else dtype
+    held = "f32" if dtype in NARROW else dtype
     variables = variables_of(values)
     made = writer.line(stem, template.format(*operands(writer, values, held)), variables)
     return rounded(writer, Value(made, held, held, variables), dtype)
@@ -120,7 +121,7 @@ def rounded(writer: Writer, value: Value, dtype: str) -> Value:
     if value.constant is not None:
         return literal(value.constant, dtype)
     made = Value(held_as(writer, value, dtype), dtype, dtype, value.variables)
-    if value.held in NARROW_FLOATS and dtype == "f32":
+    if value.held in NARROW and dtype == "f32":
         writer.widened[made.text] = value
     return made
 
@@ -150,7 +151,7 @@ def _as_held(number: float, dtype: str) -> float:
 
 def compare_floats(writer: Writer, op: Any, values: list[Value]) -> Value:
     """`arith.cmpf`."""
-    held = "f32" if values[0].dtype in NARROW_FLOATS else values[0].dtype
+    held = "f32" if values[0].dtype in NARROW else values[0].dtype
     texts = operands(writer, values, held)
     template = _COMPARISONS[op.attributes["predicate"].value]
     variables = variables_of(values)
@@ -183,11 +184,6 @@ def select_floats(writer: Writer, values: list[Value]) -> Value:
     return Value(
         writer.line("chosen", f"tl.where({condition.text}, {', '.join(texts)})", variables), dtype, dtype, variables
     )
-
-
-def is_float(dtype: str) -> bool:
-    """Whether an element type is one of floating-point numbers."""
-    return dtype in FLOATS
 
 
 def _stem(value: Value) -> str:

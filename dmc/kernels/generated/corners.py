@@ -16,8 +16,8 @@ from dmc.kernels.generated.index import ZERO, Index, Variable, delinearise, vari
 from dmc.kernels.generated.launch import Launch
 from dmc.kernels.generated.operations import Places, maps_of
 from dmc.kernels.generated.products import Product
-from dmc.kernels.problem import ITEM_BYTES
 from dmc.kernels.recipe import Buffer, View
+from dmc.program.sizes import element_bytes
 
 # Of addresses and row strides, in bytes.
 _ALIGNMENT = 16
@@ -98,7 +98,7 @@ class Moving:
         stride, width = steps[rows], columns.size - (excess if turned else 0)
         total = math.prod(element.value.type.shape)
         row, column = base // stride, base % stride
-        is_aligned = stride * ITEM_BYTES[str(element.value.type.element_type)] % _ALIGNMENT == 0
+        is_aligned = stride * element_bytes(str(element.value.type.element_type)) % _ALIGNMENT == 0
         # What continues in the next row is not a tile of a matrix.
         if not is_aligned or total % stride or column.bounds[0] < 0 or column.bounds[1] + width > stride:
             return None

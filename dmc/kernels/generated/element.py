@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dmc.dtypes import NARROW
 from dmc.kernels.generated.emitter import Emitter, Unbound
 from dmc.kernels.generated.index import Index, Quotient, Remainder, Within, linearise
 from dmc.kernels.generated.launch import stem_of
 from dmc.kernels.generated.operations import Places
-from dmc.kernels.generated.value import NARROW_FLOATS, Declined, Value
+from dmc.kernels.generated.value import Declined, Value
 from dmc.kernels.generated.writer import Writer
 from dmc.kernels.recipe import Buffer
 
@@ -46,7 +47,7 @@ def element_of(factor: tuple[Any, Places], memory: dict[Any, Buffer]) -> Element
     except (Unbound, Declined):
         return None
     made = probe.unwidened(made)
-    if len(probe.loads) != 1 or made.held not in NARROW_FLOATS or not probe.is_loaded(made):
+    if len(probe.loads) != 1 or made.held not in NARROW or not probe.is_loaded(made):
         return None
     return Element(*probe.loads[0], tuple(dict.fromkeys(probe.needed)))
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dmc._mlir import ir
+from dmc.dtypes import is_floating
 from dmc.kernels.generated import arithmetic, integers, words
 from dmc.kernels.generated.beside_one import is_beside_one, is_inverse_above_one
 from dmc.kernels.generated.index import ZERO, Index, Looked, linearise
@@ -144,7 +145,7 @@ class Emitter:
             variables = condition.variables | first.variables | second.variables
             text = self.writer.line("chosen", f"tl.where({condition.text}, {', '.join(texts)})", variables)
             return Value(text, "i1", "i1", variables, bounds=(0, 1))
-        if arithmetic.is_float(first.dtype):
+        if is_floating(first.dtype):
             return arithmetic.select_floats(self.writer, [condition, first, second])
         return integers.select_integers(self.writer, [condition, first, second])
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dmc.dtypes import NARROW
 from dmc.kernels.generated.arithmetic import full, held_as
 from dmc.kernels.generated.column_sums import ColumnSums
 from dmc.kernels.generated.index import ZERO, Index, delinearise, linearise, variable
@@ -17,7 +18,7 @@ from dmc.kernels.generated.products import Product
 from dmc.kernels.generated.reducing import finished
 from dmc.kernels.generated.steps import accumulate
 from dmc.kernels.generated.tiles import Tiles
-from dmc.kernels.generated.value import NARROW_FLOATS, Declined, Value
+from dmc.kernels.generated.value import Declined, Value
 from dmc.kernels.implementation import Candidate
 from dmc.kernels.recipe import Buffer, Call
 
@@ -184,7 +185,7 @@ def _factor(launch: Launch, product: Product, number: int, loops: tuple[Index, .
 def _as_operands(launch: Launch, first: Value, second: Value) -> tuple[str, str, str]:
     """The operands in a type that `tl.dot` accepts: widened ones in their narrow type."""
     narrow = [launch.writer.widened.get(each.text, each) for each in (first, second)]
-    if narrow[0].held == narrow[1].held and narrow[0].held in NARROW_FLOATS:
+    if narrow[0].held == narrow[1].held and narrow[0].held in NARROW:
         return full(launch.writer, narrow[0], narrow[0].held), full(launch.writer, narrow[1], narrow[1].held), ""
     if "f64" in (first.held, second.held):
         raise Declined("a product of 64-bit numbers")

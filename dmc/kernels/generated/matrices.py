@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dmc.dtypes import FACTORS, NARROW
 from dmc.kernels.generated.arithmetic import full
 from dmc.kernels.generated.emitter import Unbound
 from dmc.kernels.generated.index import ZERO, Index, Variable, delinearise, variable
 from dmc.kernels.generated.launch import Launch, Root
 from dmc.kernels.generated.products import Product
-from dmc.kernels.generated.value import NARROW_FLOATS, Declined
-from dmc.kernels.problem import ITEM_BYTES
+from dmc.kernels.generated.value import Declined
 from dmc.kernels.recipe import Buffer, View
+from dmc.program.sizes import element_bytes
 
 # Of addresses and row strides, in bytes.
 _ALIGNMENT = 16
-_STORED = (*NARROW_FLOATS, "f32")
 # How a tile is stored.
 STORED = "{tiles}.store([{corner}], {value})"
 
@@ -51,7 +51,7 @@ class Matrix:
             return None
         made = probe.writer.widened.get(made.text, made)
         loads = probe.emitter.loads
-        if len(loads) != 1 or made.held not in NARROW_FLOATS or made.text != probe.emitter.memory[loads[0][0]]:
+        if len(loads) != 1 or made.held not in NARROW or made.text != probe.emitter.memory[loads[0][0]]:
             return None
         return _matrix(*loads[0], outer, inner)
 
@@ -77,7 +77,7 @@ def _matrix(value: Any, place: Index, outer: Index, inner: Index) -> Matrix | No
     turned = steps[along] != 1
     rows, columns = (along, across) if turned else (across, along)
     stride = steps[rows]
-    is_aligned = stride * ITEM_BYTES[str(value.type.element_type)] % _ALIGNMENT == 0
+    is_aligned = stride * element_bytes(str(value.type.element_type)) % _ALIGNMENT == 0
     # Overlapping rows (sliding windows) are not a matrix.
     if not is_aligned or stride < columns.size:
         return None
@@ -89,7 +89,7 @@ def store_tile(
 ) -> None:
     """Emits a tile of a root and stores it at the next `flush`, by the copy engine if possible."""
     made = launch.emitter.emit(root.value, delinearise(number, root.shape))
-    if made.held not in _STORED or made.held != str(root.value.type.element_type) or made.variables != axes:
+    if made.held not in FACTORS or made.held != str(root.value.type.element_type) or made.variables != axes:
         launch.root(root, number)
         return
     name = launch.descriptor(root.buffer, view)
@@ -101,4 +101,4 @@ def store_tile(
 def is_stored_in_tiles(root: Root, columns: int) -> bool:
     """Whether the copy engine can store rows of so many columns."""
     dtype = str(root.value.type.element_type)
-    return dtype in _STORED and columns * ITEM_BYTES[dtype] % _ALIGNMENT == 0
+    return dtype in FACTORS and columns * element_bytes(dtype) % _ALIGNMENT == 0

@@ -10,17 +10,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from dmc.dtypes import FACTORS, NARROW
 from dmc.kernels.generated.column_sums import ColumnSums
 from dmc.kernels.generated.index import ZERO, Index, linearise, variable
 from dmc.kernels.generated.launch import Launch, Root
 from dmc.kernels.generated.pieces import Language, Piece, columns_of, pieces_of, store
 from dmc.kernels.generated.reducing import finished
 from dmc.kernels.generated.tiles import Tiles
-from dmc.kernels.generated.value import NARROW_FLOATS, TRITON, Value
+from dmc.kernels.generated.value import TRITON, Value
 from dmc.kernels.implementation import Candidate
-from dmc.kernels.problem import ITEM_BYTES
 from dmc.kernels.recipe import Buffer, Call, View
 from dmc.kernels.turns import Turns
+from dmc.program.sizes import element_bytes
 
 _WARPS = 4
 # Per thread, of all groups on average.
@@ -30,7 +31,7 @@ _SHARED = 226 << 10
 _NARROW_BYTES = 2
 _LEAST_IN_FLIGHT = 3
 # What is copied ahead: its types, and the alignment of its rows in bytes.
-_TYPES, _ALIGNMENT = (*NARROW_FLOATS, "f32"), 16
+_ALIGNMENT = 16
 # Of a line of source.
 _WIDTH = 120
 _GLUON = Language("ping_pong.halves({name})", "ping_pong.columns(like)")
@@ -105,12 +106,12 @@ class Epilogue:
         product = tiles.rows * tiles.columns * _NARROW_BYTES if self.narrow else 0
         taken = 2 * (results + product + self.slots * self.ahead_bytes(tiles))
         # Warps of a group add up what each has added up.
-        adding = 2 * _WARPS * ITEM_BYTES["f32"] * (tiles.columns // self.pieces) if self.sums else 0
+        adding = 2 * _WARPS * element_bytes("f32") * (tiles.columns // self.pieces) if self.sums else 0
         return (_SHARED - taken - adding) // ((tiles.rows + tiles.columns) * tiles.inner * _NARROW_BYTES)
 
 
 def _bytes(value: Any) -> int:
-    return ITEM_BYTES[str(value.type.element_type)]
+    return element_bytes(str(value.type.element_type))
 
 
 def _fitting(
@@ -159,7 +160,7 @@ def _read_in_tiles(probe: Launch, tiles: Tiles) -> tuple[Any, ...]:
     found = dict[Any, None]()
     for value, number in probe.emitter.loads:
         is_element = len(number.terms) == 2 and number.constant == 0 and (row * columns).terms[0] in number.terms
-        if is_element and str(value.type.element_type) in _TYPES and columns * _bytes(value) % _ALIGNMENT == 0:
+        if is_element and str(value.type.element_type) in FACTORS and columns * _bytes(value) % _ALIGNMENT == 0:
             found[value] = None
     return tuple(value for value in found if math.prod(value.type.shape) == rows * columns)
 
@@ -207,7 +208,7 @@ def _pieces(launch: Launch, tiles: Tiles, epilogue: Epilogue) -> Iterator[tuple[
         axes = frozenset(("row",))
         writer.raw(f"{piece.name} = total.to(tl.float32)")
         piece = replace(piece, place=columns_of(launch, tiles, piece, _GLUON))
-        narrow = next(name for name in NARROW_FLOATS if TRITON[name] == epilogue.narrow)
+        narrow = next(name for name in NARROW if TRITON[name] == epilogue.narrow)
         writer.widened[piece.name] = Value("total", narrow, narrow, axes | piece.place.variables)
         yield "piece", piece
         return

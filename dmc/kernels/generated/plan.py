@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dmc.dtypes import NARROW
 from dmc.kernels.generated import matmul, ping_pong, pointwise, row_sums, rows, split, turned
 from dmc.kernels.generated import tiles as tiling
 from dmc.kernels.generated.column_sums import ColumnSums, are_column_sums
@@ -20,7 +21,7 @@ from dmc.kernels.generated.launch import Launch, Root
 from dmc.kernels.generated.products import Product
 from dmc.kernels.generated.reducing import Reduction
 from dmc.kernels.generated.structure import heavy_values, reads
-from dmc.kernels.generated.value import NARROW_FLOATS, Declined
+from dmc.kernels.generated.value import Declined
 from dmc.kernels.implementation import Candidate
 from dmc.kernels.problem import TensorType
 from dmc.kernels.recipe import Buffer, Call, Recipe, scratch
@@ -279,7 +280,7 @@ def _is_narrow(product: Product) -> bool:
 
 
 def _narrow(value: Any) -> bool:
-    while str(value.type.element_type) not in NARROW_FLOATS:
+    while str(value.type.element_type) not in NARROW:
         owner = value.owner
         if not hasattr(owner, "operands") or not len(owner.operands) or owner.name not in _PLAIN:
             return False

@@ -10,8 +10,8 @@ from dmc.kernels.bits import packed_width
 from dmc.kernels.generated.index import Index, variable
 from dmc.kernels.generated.launch import Launch, Root, power_of_two
 from dmc.kernels.implementation import Candidate, candidate
-from dmc.kernels.problem import ITEM_BYTES
 from dmc.kernels.recipe import Call
+from dmc.program.sizes import element_bytes
 
 _CANDIDATES = (candidate(block=1024, warps=4), candidate(block=2048, warps=8), candidate(block=512, warps=4))
 # A thread writes sixteen bytes at once; of a mask that is drawn, these elements share their random words.
@@ -27,7 +27,7 @@ def candidates(roots: Sequence[Root]) -> tuple[Candidate, ...]:
     made = [root.value.owner for root in roots if not isinstance(root.value.owner, ir.Block)]
     if any(packed_width(op) for op in made):
         return (_OF_WORDS, *_CANDIDATES)
-    is_narrow = all(ITEM_BYTES[str(root.value.type.element_type)] == 1 for root in roots)
+    is_narrow = all(element_bytes(str(root.value.type.element_type)) == 1 for root in roots)
     if len(roots) > _MANY:
         return (_OF_MANY, *_CANDIDATES)
     return (_OF_BYTES, *_CANDIDATES) if is_narrow else _CANDIDATES

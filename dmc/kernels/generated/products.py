@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmc._mlir import ir
+from dmc.dtypes import is_floating
 from dmc.kernels.generated.index import ZERO, Index, delinearise
 from dmc.kernels.generated.operations import Places, at, dims_in, dims_used, maps_of
 from dmc.kernels.generated.reducing import Reduction
-from dmc.kernels.generated.value import FLOATS
 
 # Smaller products do not use tensor cores.
 _LEAST_SIDE, _LEAST_DEPTH = 4, 8
@@ -93,7 +93,7 @@ def _factors(reduction: Reduction) -> tuple[int, int] | None:
         return None
     first, second = (ir.BlockArgument(each).arg_number for each in factors)
     types = {str(each.type) for each in factors}
-    return (first, second) if first != second and types <= set(FLOATS) else None
+    return (first, second) if first != second and all(map(is_floating, types)) else None
 
 
 def _unwidened(value: Any) -> Any:

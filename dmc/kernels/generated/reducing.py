@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dmc.kernels.generated.arithmetic import full, held_as, is_float
+from dmc.dtypes import NARROW, is_floating
+from dmc.kernels.generated.arithmetic import full, held_as
 from dmc.kernels.generated.emitter import Emitter
 from dmc.kernels.generated.launch import Launch
 from dmc.kernels.generated.operations import Places, at, maps_of
 from dmc.kernels.generated.structure import COMBINERS, Combiner, Loops, combined
-from dmc.kernels.generated.value import NARROW_FLOATS, Value, limits, literal
+from dmc.kernels.generated.value import Value, limits, literal
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,15 @@ class Reduction:
     @property
     def held(self) -> str:
         """The accumulation type: sums of narrow types are rounded once, at the end."""
-        return "f32" if self.dtype in NARROW_FLOATS else "i32" if self.dtype in ("i1", "i8", "i16") else self.dtype
+        return "f32" if self.dtype in NARROW else "i32" if self.dtype in ("i1", "i8", "i16") else self.dtype
 
     @property
     def neutral(self) -> str:
         """The neutral element."""
         number = self.combiner.neutral
-        if not is_float(self.dtype) and abs(number) == float("inf"):
+        if not is_floating(self.dtype) and abs(number) == float("inf"):
             return str(limits(self.dtype)[number > 0])
-        return literal(number, "f32").text if is_float(self.dtype) else str(int(number))
+        return literal(number, "f32").text if is_floating(self.dtype) else str(int(number))
 
     def stem(self) -> str:
         """The name of its result."""
@@ -114,7 +115,7 @@ def finished(launch: Launch, reduction: Reduction, name: str, variables: frozens
             "total", reduction.combiner.join.format(held_as(writer, first, reduction.held), name), variables
         )
     made = Value(name, reduction.dtype, reduction.held, variables)
-    if reduction.dtype in NARROW_FLOATS:
+    if reduction.dtype in NARROW:
         return Value(held_as(writer, made, reduction.dtype), reduction.dtype, reduction.dtype, variables)
     if reduction.dtype == "i1":
         return Value(writer.line("holds", f"({name} & 1) != 0", variables), "i1", "i1", variables, bounds=(0, 1))

@@ -5,29 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dmc.dtypes import DTYPES, is_floating
 from dmc.kernels.generated.index import Index
 
 Bounds = tuple[int, int]
 
-# Triton's names of MLIR's types.
-TRITON = {
-    "f64": "tl.float64",
-    "f32": "tl.float32",
-    "f16": "tl.float16",
-    "bf16": "tl.bfloat16",
-    "i64": "tl.int64",
-    "i32": "tl.int32",
-    "i16": "tl.int16",
-    "i8": "tl.int8",
-    "i1": "tl.int1",
-    "u32": "tl.uint32",
-    "u64": "tl.uint64",
-}
-FLOATS = ("f64", "f32", "f16", "bf16")
-NARROW_FLOATS = ("f16", "bf16")
+# Triton's names of MLIR's types, and of those in which integers are kept.
+TRITON = {each.name: f"tl.{each.triton}" for each in DTYPES if each.triton} | {"u32": "tl.uint32", "u64": "tl.uint64"}
 # The types in which integers are kept, narrowest first.
 _HELD: tuple[tuple[str, Bounds], ...] = (("i32", (-(2**31), 2**31 - 1)), ("u32", (0, 2**32 - 1)))
-BITS = {"index": 64, "i64": 64, "i32": 32, "i16": 16, "i8": 8, "i1": 1}
+BITS = {"index": 64} | {each.name: int(each.name[1:]) for each in DTYPES if each.name.startswith("i")}
 
 
 class Declined(Exception):
@@ -57,7 +44,7 @@ class Value:
 
 def literal(value: int | float | bool, dtype: str) -> Value:
     """A constant."""
-    if dtype in FLOATS:
+    if is_floating(dtype):
         text = repr(float(value))
         return Value(text if text[-1].isdigit() else f'float("{text}")', dtype, dtype, constant=float(value))
     if dtype == "i1":

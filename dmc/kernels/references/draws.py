@@ -7,24 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dmc.dtypes import dtype_of
 from dmc.kernels.problem import TensorType
-
-DTYPES = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "bf16": torch.bfloat16,
-    "f16": torch.float16,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i16": torch.int16,
-    "i8": torch.int8,
-    "i1": torch.bool,
-}
 
 
 def empty(type: TensorType, device: str | torch.device) -> Tensor:
     """Memory for a tensor, with its strides."""
-    return torch.empty_strided(type.shape, type.steps(), dtype=DTYPES[type.dtype], device=device)
+    return torch.empty_strided(
+        type.shape, type.steps(), dtype=getattr(torch, dtype_of(type.dtype).torch), device=device
+    )
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dmc.dtypes import dtype_of
 from dmc.errors import DmcError, StateError
-from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.held_state import HeldState
 from dmc.runtime.weights.files import weight_files
 from dmc.runtime.weights.names import Source, sources

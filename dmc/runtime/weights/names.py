@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from dmc.dtypes import describe, is_floating, stored_dtype
 from dmc.errors import StateError
-from dmc.runtime.dtypes import describe, is_floating, stored_dtype
 from dmc.runtime.signature import StateSpec
 from dmc.runtime.state import nearest
 from dmc.runtime.stored_state import is_weight

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from dmc.dtypes import byte_count, dtype_of, is_floating
 from dmc.errors import InputError
 from dmc.program.sizes import size_of
 from dmc.runtime.arrays import bytes_of
 from dmc.runtime.atomic import replacing, sync_directory
-from dmc.runtime.dtypes import byte_count, dtype_of, is_floating
 from dmc.runtime.held_state import HeldState
 from dmc.runtime.signature import StateSpec, TensorSpec
 from dmc.runtime.stored_state import is_weight

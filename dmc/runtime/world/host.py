@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dmc.dtypes import NARROW, dtype_of
 from dmc.errors import DmcError
 from dmc.program.collectives import combined
-from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.world.store import Store
 
 Array = NDArray[Any]
-
-_NARROW = ("bf16", "f16")
 
 
 class HostCommunicators:
@@ -125,4 +123,4 @@ def _typed(data: bytes, dtype: str) -> Array:
 
 
 def _reduced(values: list[Array], kind: str, dtype: str) -> Array:
-    return combined(kind, values, np.dtype(np.float32) if dtype in _NARROW else values[0].dtype)
+    return combined(kind, values, np.dtype(np.float32) if dtype in NARROW else values[0].dtype)

@@ -15,19 +15,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from dmc.distribution import install
+from dmc.dtypes import dtype_of
 from dmc.errors import DmcError
 from dmc.program.sizes import element_bytes
 from dmc.runtime.world.store import Store
 
-_TYPES = {
-    "i8": "INT8",
-    "i32": "INT32",
-    "i64": "INT64",
-    "f16": "FLOAT16",
-    "bf16": "BFLOAT16",
-    "f32": "FLOAT32",
-    "f64": "FLOAT64",
-}
 _KINDS = {"sum": "SUM", "mean": "AVG", "prod": "PROD", "min": "MIN", "max": "MAX"}
 
 
@@ -119,9 +111,9 @@ class NcclCommunicator:
         self._communicator.abort()
 
     def _type(self, dtype: str) -> int:
-        if dtype not in _TYPES:
+        if not (name := dtype_of(dtype).nccl):
             raise DmcError("NCCL", f"has no elements of type {dtype}", hint="convert them first")
-        return getattr(self._nccl, f"NCCL_{_TYPES[dtype]}")
+        return getattr(self._nccl, f"NCCL_{name}")
 
     def _kind(self, kind: str) -> int:
         return getattr(self._nccl, f"NCCL_{_KINDS[kind]}")

@@ -12,8 +12,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
+from dmc.dtypes import dtype_of
 from dmc.errors import StateError
-from dmc.runtime.dtypes import dtype_of
 from dmc.runtime.regular_file import open_regular
 from dmc.runtime.tensor_file import TensorFile
 
