@@ -54,7 +54,7 @@ CONTEXTS = {
 # In the base itself, a module may use those before it.
 BASE_ORDER = (
     *("_mlir", "distribution", "errors", "dtypes", "highs", "memo", "walk", "observer", "progress", "cache", "garbage"),
-    *("processes", "mesh", "program", "machine", "target", "dropout", "optim", "step_function", "stages"),
+    *("processes", "mesh", "program", "machine", "target", "dropout", "composites", "optim", "step_function", "stages"),
     *("placement", "schedules", "plans"),
 )
 # What the compiler tells the runtime: plain data, everybody's. The rest of the runtime is used by what stands

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dmc import dialect
+from dmc.composites import LOSS_AND_GRADIENT, TRAITS, UPDATE
+from dmc.importer.composites.base import REGISTRY
 from dmc.kernels.implementation import implementations
-from dmc.passes.scheduled.tensors.inline_composites import WHOLE
-from dmc.passes.scheduled.tensors.merge_losses import BOTH
 
 DMC = Path(__file__).resolve().parents[1] / "dmc"
 UNMADE = {"broadcast": "no plan has a use for it"}
@@ -35,4 +35,10 @@ def test_every_op_is_made_by_some_pass() -> None:
 
 
 def test_every_kernel_by_hand_can_be_reached() -> None:
-    assert {each.kind for each in implementations()} == {*WHOLE, BOTH}
+    whole = {kind for kind, traits in TRAITS.items() if traits.is_whole}
+    assert {each.kind for each in implementations()} == {*whole, LOSS_AND_GRADIENT}
+
+
+def test_every_kind_with_traits_is_a_composite_that_something_makes() -> None:
+    defined = {name for name in REGISTRY if not name.startswith(UPDATE)}
+    assert {kind for kind in TRAITS if kind not in defined} == {LOSS_AND_GRADIENT}

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dmc.composites import LOSS, LOSS_AND_GRADIENT, LOSS_GRADIENT
 from dmc.kernels.implementation import Candidate, Implementation, candidate, register
 from dmc.kernels.problem import Cost, Problem, TensorType, moved_once
 from dmc.kernels.recipe import Call, Recipe, operands, results, scratch
 from dmc.kernels.references import cross_entropy as reference
 
-_BOTH = "softmax_cross_entropy_both"
-_BACKWARD = "softmax_cross_entropy_backward"
 _SUM_BLOCK = 4096
 # Of an access, and of threads.
 _VECTOR, _WARP = 8, 32
@@ -53,11 +52,11 @@ class CrossEntropyShape:
 
 
 def _logits(problem: Problem) -> TensorType:
-    return problem.operands[0 if problem.kind == "softmax_cross_entropy" else 1]
+    return problem.operands[0 if problem.kind == LOSS else 1]
 
 
 def _gradient(problem: Problem) -> TensorType:
-    return problem.results[-1] if problem.kind in (_BOTH, _BACKWARD) else _logits(problem)
+    return problem.results[-1] if problem.kind in (LOSS_AND_GRADIENT, LOSS_GRADIENT) else _logits(problem)
 
 
 def _refuses(problem: Problem) -> str | None:
@@ -94,13 +93,13 @@ def _shape(problem: Problem, chosen: Candidate) -> CrossEntropyShape:
         lanes=lanes,
         tail_depth=max(1, tail_block // lanes),
         stages=chosen.stages,
-        kept=problem.kind == _BOTH,
+        kept=problem.kind == LOSS_AND_GRADIENT,
         sum_block=_SUM_BLOCK,
     )
 
 
 def _candidates(problem: Problem) -> tuple[Candidate, ...]:
-    if problem.kind == _BOTH:
+    if problem.kind == LOSS_AND_GRADIENT:
         return (
             candidate(block=16384, warps=16, stages=1),
             candidate(block=8192, warps=8, stages=1),
@@ -160,7 +159,7 @@ def _cost(problem: Problem) -> Cost:
 register(
     Implementation(
         name="row_cross_entropy",
-        kind="softmax_cross_entropy",
+        kind=LOSS,
         refuses=_refuses,
         candidates=_candidates,
         reference=reference.forward,
@@ -172,7 +171,7 @@ register(
 register(
     Implementation(
         name="row_cross_entropy_backward",
-        kind=_BACKWARD,
+        kind=LOSS_GRADIENT,
         refuses=_refuses,
         candidates=_candidates,
         reference=reference.backward,
@@ -184,7 +183,7 @@ register(
 register(
     Implementation(
         name="row_cross_entropy_both",
-        kind=_BOTH,
+        kind=LOSS_AND_GRADIENT,
         refuses=_refuses,
         candidates=_candidates,
         reference=reference.both,

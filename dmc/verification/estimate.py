@@ -13,6 +13,7 @@ import torch
 from dmc._mlir import ir
 from dmc.analysis.kernels.cost import work_of
 from dmc.dialect import CompositeOp
+from dmc.dialect.kinds import traits_of
 from dmc.step_function import find_step, functions, symbol
 from dmc.verification.philox import BLOCKS, uniform_bits
 
@@ -20,8 +21,6 @@ _PRODUCT, _VECTOR, _DRAWS = 384, 1 << 20, 8 * BLOCKS
 # The time of an element of `Amount` relative to one of a sum of two cached tensors: most of eager's operations write to
 # new memory, and some compute an exponential. Measured: 6.8 for the demo GPT, 6.6 for BERT-small.
 _SUMS = 6.5
-# The operand index of attention's queries; the keys follow.
-_QUERY = {"attention": 0, "attention_backward": 1}
 # The shortest time of a probe counts: the others met interference.
 _PROBES = 8
 
@@ -123,12 +122,12 @@ class _Amounts:
 
 def _draws(op: Any) -> int:
     """Elements that a composite draws; eager draws in the forward pass only, so each pass counts half."""
-    kind, parameters = op.attributes["kind"].value, op.attributes["parameters"]
-    if kind == "dropout":
+    traits, parameters = traits_of(op), op.attributes["parameters"]
+    if traits.draws and traits.queries is None:
         return _elements(op.results) // 2
-    if kind not in _QUERY or not ir.FloatAttr(parameters["p"]).value:
+    if traits.queries is None or not ir.FloatAttr(parameters["p"]).value:
         return 0
-    query, key = (op.operands[_QUERY[kind] + i].type.shape for i in range(2))
+    query, key = (op.operands[traits.queries + i].type.shape for i in range(2))
     return prod(query[:-1]) * key[-2] // 2
 
 

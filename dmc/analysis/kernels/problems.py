@@ -9,18 +9,13 @@ from dmc._mlir import func, ir
 from dmc.analysis.kernels.column_sums import ColumnSums
 from dmc.analysis.kernels.layouts import Layout, seen_through, written_through
 from dmc.dialect import CompositeOp
+from dmc.dialect.kinds import traits_of
 from dmc.errors import DmcError
 from dmc.kernels.implementation import implementation_of
 from dmc.kernels.problem import Parameter, Problem, TensorType, problem
 from dmc.program.code import Place, Role
 from dmc.program.sizes import element_bytes
 
-# The number of trailing results that a problem omits if they are unused.
-_OPTIONAL_RESULTS = {"attention_backward": 1}
-# Composites whose kernels write zeros after each row of a padded result.
-_PADDED_RESULTS = frozenset(("softmax_cross_entropy_backward", "softmax_cross_entropy_both"))
-# Composites whose kernels add up the rows of the matrix that their results make up.
-_SUMMED_RESULTS = frozenset(("attention_backward",))
 # Kernels' pointers are multiples of this.
 _ALIGNMENT = 16
 
@@ -76,7 +71,7 @@ def problem_with(
 def wanted_results(op: CompositeOp) -> list[ir.Value]:
     """The results of its problem: all, except optional ones that are unused."""
     results = list(op.outputs)
-    optional = results[len(results) - _OPTIONAL_RESULTS.get(op.kind.value, 0) :]
+    optional = results[len(results) - traits_of(op).optional :]
     return results if any(list(value.uses) for value in optional) else results[: len(results) - len(optional)]
 
 
@@ -94,9 +89,9 @@ def refusal_with(
 ) -> str | None:
     """Why no implementation supports a composite with these layouts; None if one does."""
     is_padded = any(tuple(value.type.shape) != each.sizes for value, each in zip(op.outputs, results, strict=False))
-    if is_padded and op.kind.value not in _PADDED_RESULTS:
+    if is_padded and not traits_of(op).pads_rows:
         return "a result is padded"
-    if sums is not None and op.kind.value not in _SUMMED_RESULTS:
+    if sums is not None and not traits_of(op).sums_rows:
         return "its results are not added up"
     return refusal(problem_with(op, operands, results, sums))
 

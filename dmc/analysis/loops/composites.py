@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from dmc._mlir import ir
 from dmc.analysis.loops.loops import PARALLEL, SUM, Loop, Loops
+from dmc.dialect.kinds import kind_of, traits_of
 
 Rule = Callable[[ir.Operation], Loops | None]
 # A name per dimension; dimensions of the same name are one loop, those named WHOLE are not split.
@@ -18,18 +19,13 @@ Names = Sequence[str]
 WHOLE = ""
 # Of tensors in the order of experts: parts, and what is in that order.
 _SORTED = ("p", WHOLE)
-_UPDATE = "optimizer_update_"
-# Rules of optimizers that relate the elements of a parameter to each other.
-_UPDATES_OF_WHOLE = ("optimizer_update_adafactor", "optimizer_update_muon")
 
 RULES: dict[str, Rule] = {}
 
 
 def composite_loops(op: ir.Operation) -> Loops | None:
     """The loops of a `dm.composite`; None where its kind has no rule or its parameters allow no split."""
-    kind = _kind(op)
-    is_elementwise = kind.startswith(_UPDATE) and not kind.startswith(_UPDATES_OF_WHOLE)
-    rule = RULES.get(kind, _elementwise if is_elementwise else None)
+    rule = RULES.get(kind_of(op), _elementwise if traits_of(op).is_elementwise else None)
     return None if rule is None else rule(op)
 
 
@@ -38,11 +34,7 @@ def meant_loops(op: ir.Operation) -> Loops | None:
 
     A part of a random mask is in its decomposition.
     """
-    return _elementwise(op) if _kind(op) == "dropout" else composite_loops(op)
-
-
-def _kind(op: ir.Operation) -> str:
-    return ir.StringAttr(op.attributes["kind"]).value
+    return _elementwise(op) if kind_of(op) == "dropout" else composite_loops(op)
 
 
 def _rule(*kinds: str) -> Callable[[Rule], Rule]:
@@ -72,7 +64,7 @@ def _loops(
 
     loops = tuple(Loop(sizes[name], SUM if name in sums else PARALLEL) for name in order)
     every = tuple(map(dims, operands)), tuple(map(dims, results))
-    return Loops(loops, *every, carried=frozenset(carried), why=f"{_kind(op)} requires the whole dimension")
+    return Loops(loops, *every, carried=frozenset(carried), why=f"{kind_of(op)} requires the whole dimension")
 
 
 @_rule("gelu", "gelu_backward")

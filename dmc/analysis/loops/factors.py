@@ -7,13 +7,12 @@ from math import prod
 
 from dmc._mlir import func, ir
 from dmc.analysis.loops.loops import FIXED
-from dmc.analysis.loops.rules import COMPOSITE
 from dmc.analysis.loops.shape_classes import Classes, sized
 from dmc.analysis.loops.splats import is_splat
+from dmc.dialect.kinds import traits_of
 from dmc.walk import terminator_of
 
 _LOOP = "scf.for"
-_ATTENTION = ("attention", "attention_backward")
 
 
 class Factors:
@@ -49,7 +48,7 @@ class Factors:
             self._classes.join(op.results[0], key, dims, own.loops)
         fixed = (i for i, loop in enumerate(own.loops.loops) if loop.kind == FIXED)
         self._whole.update((op.results[0], "loop", i) for i in fixed)
-        if op.name == COMPOSITE and ir.StringAttr(op.attributes["kind"]).value in _ATTENTION:
+        if traits_of(op).queries is not None:
             for value in op.operands:
                 if isinstance(value.type, ir.RankedTensorType) and value.type.rank > 2 and not is_splat(value):
                     self._whole.add((value, value.type.rank - 1))

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dmc._mlir import func, ir
-from dmc.analysis.loops.rules import COMPOSITE
 from dmc.analysis.loops.splats import is_splat
 from dmc.analysis.sharding.decisions import LOOP
+from dmc.dialect.kinds import kind_of
 from dmc.step_function import Port, arguments, results
 from dmc.walk import terminator_of, walk
 
@@ -56,8 +56,7 @@ class Forward:
 
     def composites(self, kind: str) -> Iterator[ir.Operation]:
         """The composites of a kind."""
-        of_kind = (op for op in self.ops if op.name == COMPOSITE)
-        return (op for op in of_kind if ir.StringAttr(op.attributes["kind"]).value == kind)
+        return (op for op in self.ops if kind_of(op) == kind)
 
     def tables(self) -> Iterator[Port]:
         """The parameters of which embeddings take rows."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.casts import NARROW, is_cast
 from dmc.analysis.loops.loops import Split
 from dmc.analysis.loops.rules import captured
 from dmc.analysis.sharding.choice import Choice, movement_bytes
 from dmc.analysis.sharding.decisions import Decision, Ends, key_of, tensor_of
+from dmc.dialect.kinds import traits_of
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement
 
@@ -31,7 +31,7 @@ def by_columns(decisions: Sequence[Decision], block: ir.Block, ends: Ends, mesh:
     """
     changed: dict[ir.Value, Decision] = {}
     for table, (stored, readers) in _tables(decisions, block, ends).items():
-        lookups = [each for each, _ in readers if _is_lookup(each.op)]
+        lookups = [each for each, _ in readers if traits_of(each.op).is_lookup]
         found = [other for each in lookups if each.op.block == block and (other := _other(each, stored, mesh))]
         if len(found) < len(lookups) or any(_gathers(each, number, stored) for each, number in readers):
             continue
@@ -101,13 +101,9 @@ def _other_split(decision: Decision, stored: Placement, mesh: Mesh) -> Split | N
 
 def _gathers(reader: Decision, number: int, stored: Placement) -> bool:
     """Whether a reader of a table needs another placement of it, in its own type."""
-    if _is_lookup(reader.op) or is_cast(reader.op, NARROW):
+    if traits_of(reader.op).is_lookup or is_cast(reader.op, NARROW):
         return False
     return reader.loops.operand(number, reader.choice.split) != stored
-
-
-def _is_lookup(op: ir.Operation) -> bool:
-    return op.name == dm.CompositeOp.OPERATION_NAME and ir.StringAttr(op.attributes["kind"]).value == "embedding"
 
 
 def _bytes(value: ir.Value, source: Placement, target: Placement, mesh: Mesh) -> int:

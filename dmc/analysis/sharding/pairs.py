@@ -19,6 +19,7 @@ from dmc.analysis.loops.loops import SUM, Loops
 from dmc.analysis.loops.rules import COMPOSITE, loops_of
 from dmc.analysis.loops.splats import is_splat
 from dmc.analysis.sharding.forward import Forward
+from dmc.composites import LOSS
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement
 from dmc.step_function import Port
@@ -61,7 +62,7 @@ def pairs_of(forward: Forward, mesh: Mesh) -> dict[str, Cut]:
 def vocabulary_of(forward: Forward, mesh: Mesh) -> Vocabulary | None:
     """The vocabulary; None where no cross entropy has tokens as classes."""
     tables = {table.name: ir.RankedTensorType(table.type).shape[0] for table in forward.tables()}
-    for op in forward.composites("softmax_cross_entropy"):
+    for op in forward.composites(LOSS):
         logits = op.operands[0]
         tokens = ir.RankedTensorType(logits.type).shape[-1]
         if tokens not in tables.values():

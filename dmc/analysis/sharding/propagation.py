@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from dmc._mlir import func, ir
 from dmc.analysis.kernels.contractions import is_contraction
 from dmc.analysis.loops.loops import SUM, Loops
-from dmc.analysis.loops.rules import COMPOSITE, captured, loops_of
+from dmc.analysis.loops.rules import captured, loops_of
 from dmc.analysis.loops.splats import is_splat, is_zero
 from dmc.analysis.sharding.choice import Choice, Operand, choose, movement_bytes
 from dmc.analysis.sharding.decisions import LOOP, Decision, Ends, is_decided, key_of, tensor_of
@@ -21,6 +21,7 @@ from dmc.analysis.sharding.lookups import by_columns
 from dmc.analysis.sharding.pins import Pin
 from dmc.analysis.sharding.views import SOURCE, is_view, seen, seen_split
 from dmc.analysis.sharding.wishes import wishes_of
+from dmc.dialect.kinds import traits_of
 from dmc.mesh import Mesh
 from dmc.placement.placement import Placement, replicated
 from dmc.walk import terminator_of
@@ -236,8 +237,7 @@ class _Sweep:
 
 def is_product(op: ir.Operation) -> bool:
     """Whether a weight is multiplied here, or looked up in: what tensor parallelism splits. Updates are elsewhere."""
-    is_lookup = op.name == COMPOSITE and ir.StringAttr(op.attributes["kind"]).value == "embedding"
-    return is_lookup or is_contraction(op)
+    return traits_of(op).is_lookup or is_contraction(op)
 
 
 def _is_sum(placement: Placement) -> bool:

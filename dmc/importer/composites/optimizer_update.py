@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dmc.composites import UPDATE
 from dmc.importer.composites.base import REGISTRY, Definition, composite
 from dmc.optim import Optimizer
 
-PREFIX = "optimizer_update_"
 _SHARED = ("clip", "lr", "apply")
 
 
@@ -25,7 +25,7 @@ def update_op(optimizer: Optimizer, shape: tuple[int, ...], scalars: int) -> Any
 
     Its constants are those of the optimizer, in their order.
     """
-    name = f"{PREFIX}{optimizer.kind(shape)}"
+    name = f"{UPDATE}{optimizer.kind(shape)}"
     if name not in REGISTRY:
         slots = [slot.name for slot in optimizer.slots(shape) if not slot.dtype]
         tensors = ["parameter", "gradient", *slots, *_SHARED, *(f"scalar{i}" for i in range(scalars))]
@@ -62,7 +62,7 @@ def _keep(apply: Tensor, new: Tensor, old: Tensor) -> Tensor:
     return torch.where(apply, new.to(old.dtype), old)
 
 
-@composite(f"{PREFIX}keep(Tensor old, Tensor new, Tensor apply) -> Tensor")
+@composite(f"{UPDATE}keep(Tensor old, Tensor new, Tensor apply) -> Tensor")
 def keep(old: Tensor, new: Tensor, apply: Tensor) -> Tensor:
     """The new value of a buffer that the forward pass writes, such as a running mean."""
     return _keep(apply, new, old)

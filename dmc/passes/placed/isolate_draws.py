@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from dmc._mlir import ir
 from dmc.dialect.iree import fusion_barrier
+from dmc.dialect.kinds import traits_of
 from dmc.passes.base import Pass
 from dmc.walk import listed
-
-KINDS = ("dropout", "attention", "attention_backward")
 
 
 @dataclass(frozen=True)
@@ -37,5 +36,4 @@ class IsolateDraws(Pass):
 
 
 def _is_draw(op: ir.Operation, operand: ir.Value) -> bool:
-    draws = ir.StringAttr(op.attributes["kind"]).value in KINDS
-    return draws and operand.type == ir.RankedTensorType.get([], ir.IntegerType.get_signless(64))
+    return traits_of(op).draws and operand.type == ir.RankedTensorType.get([], ir.IntegerType.get_signless(64))

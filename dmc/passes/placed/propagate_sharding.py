@@ -13,12 +13,10 @@ from dmc.analysis.sharding.ends import SHARDING, ends_of, find_mesh, has_mesh
 from dmc.analysis.sharding.pins import pins_in
 from dmc.analysis.sharding.propagation import propagate
 from dmc.analysis.sharding.table import table
+from dmc.dialect.kinds import traits_of
 from dmc.passes.base import Pass
 from dmc.passes.shared.opened import decomposition, is_composite, open_composites
 from dmc.step_function import find_step
-
-# Kinds for which inlining would not help: the decomposition also looks up the whole table.
-_STAYS_WHOLE = ("embedding",)
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,8 @@ def _is_worth_opening(decision: Decision) -> bool:
     op = decision.op
     if not is_composite(op) or SHARDING in op.attributes:
         return False
-    if ir.StringAttr(op.attributes["kind"]).value in _STAYS_WHOLE:
-        return False
+    if traits_of(op).is_lookup:
+        return False  # Its decomposition also looks up the whole table.
     sizes = [_size(operand) for operand in op.operands]
     return any(sizes[operand] == max(sizes) for operand, _ in decision.choice.refused)
 

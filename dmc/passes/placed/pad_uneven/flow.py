@@ -15,6 +15,7 @@ from dmc.analysis.loops.loops import PARALLEL, Loops
 from dmc.analysis.loops.rules import COMPOSITE, loops_of
 from dmc.analysis.loops.splats import is_splat
 from dmc.analysis.sharding.decisions import LOOP, is_decided, key_of
+from dmc.dialect.kinds import traits_of
 from dmc.passes.placed.pad_uneven.facts import (
     ANY,
     LIKE,
@@ -27,7 +28,7 @@ from dmc.passes.placed.pad_uneven.facts import (
     term_fact,
     terms,
 )
-from dmc.passes.placed.pad_uneven.kinds import OPENED, ignored, is_update, kind_of, summed
+from dmc.passes.placed.pad_uneven.kinds import ignored
 from dmc.passes.placed.pad_uneven.known import Held, Known, elements_of, held_so, indexed, splat_number
 from dmc.passes.placed.pad_uneven.work import Work, asked, carrying, work_of
 from dmc.placement.pads import Pads
@@ -102,7 +103,7 @@ class Flow(Known):
         work = self._checked(op, work_of(list(op.operands), loops, pads))
         whole = [i for i, _ in loops.read() if given[i] is not None and given[i] != work.operands[i][1]]
         self.is_cut |= bool(whole)
-        if op.name == COMPOSITE and whole and kind_of(op) in OPENED:
+        if whole and traits_of(op).is_opened:
             self.opened[key_of(op)] = op
         if not work.pads:
             return
@@ -115,7 +116,7 @@ class Flow(Known):
                 self.held[result] = Held(work.results[i], known)
 
     def _allows(self, op: ir.Operation, loops: Loops, loop: int) -> bool:
-        return loops.loops[loop].kind == PARALLEL or summed(kind_of(op)) is not None
+        return loops.loops[loop].kind == PARALLEL or traits_of(op).summed is not None
 
     def _checked(self, op: ir.Operation, work: Work) -> Work:
         """Without padding where garbage in it would be an index or a divisor."""
@@ -128,13 +129,13 @@ class Flow(Known):
         """The work with masks wherever padding would change what is not padding."""
         if op.name == COMPOSITE and (fill := ignored(op)) is not None and any(work.operands[fill[0]][1] or ()):
             work = replace(work, filled=dict([fill]))
-        if op.name == COMPOSITE and is_update(kind_of(op)):
+        if traits_of(op).is_update:
             return replace(work, zeroed=self._to_zero(op, work, list(work.pads), range(len(op.operands))))
         reduced = [loop for loop in work.pads if work.loops.loops[loop].kind != PARALLEL]
         if not reduced:
             return work
         if op.name == COMPOSITE:
-            numbers = summed(kind_of(op))
+            numbers = traits_of(op).summed
             assert numbers is not None
             return replace(work, zeroed=self._to_zero(op, work, reduced, numbers))
         if op.name != "linalg.generic" or is_contraction(op):

@@ -13,6 +13,7 @@ from dmc.analysis.loops.rules import COMPOSITE, captured, loops_of
 from dmc.analysis.loops.shape_classes import loops_with_index
 from dmc.analysis.loops.splats import is_splat
 from dmc.analysis.sharding.decisions import LOOP, key_of
+from dmc.dialect.kinds import traits_of
 from dmc.passes.placed.pad_uneven.facts import (
     ANY,
     COPIES,
@@ -26,7 +27,7 @@ from dmc.passes.placed.pad_uneven.facts import (
     facts_of,
     number_of,
 )
-from dmc.passes.placed.pad_uneven.kinds import ROWS_OF_TABLE, kind_of, result_facts
+from dmc.passes.placed.pad_uneven.kinds import result_facts
 from dmc.passes.placed.pad_uneven.work import Work, apart, can_be_padded, carrying, inner_of, pads_of
 from dmc.passes.shared.local_ops import PLACES
 from dmc.placement.pads import Pad, Pads
@@ -112,7 +113,7 @@ class Known:
         if value in self.undecided or isinstance(value.owner, ir.Block):
             return self.undecided.get(value)
         op = value.owner.operation
-        if op.name == LOOP or (op.name == COMPOSITE and kind_of(op) != ROWS_OF_TABLE):
+        if op.name == LOOP or (op.name == COMPOSITE and not traits_of(op).has_unread_rows):
             return None
         before = self.works.get(key_of(op))
         loops, place = loops_of(op) if before is None else before.loops, list(op.results).index(value)

@@ -11,6 +11,7 @@ from dmc.analysis.loops.loops import Loops, Split
 from dmc.analysis.loops.shape_classes import Shapes
 from dmc.analysis.sharding.decisions import Decision
 from dmc.dialect.build import i64
+from dmc.dialect.kinds import kind_of
 from dmc.errors import DmcError
 from dmc.passes.shared.local_ops import retype, with_indices
 from dmc.passes.shared.smaller_functions import Ends, shrink
@@ -119,7 +120,7 @@ def _check(decision: Decision, function: func.FuncOp, gathered: frozenset[ir.Val
     op = decision.op
     (block,) = function.body.blocks
     returned = terminator_of(block).operands
-    kind, hint = ir.StringAttr(op.attributes["kind"]).value, "correct the rule of this kind"
+    kind, hint = kind_of(op), "correct the rule of this kind"
     for value, result, made in zip(returned, op.results, decision.made, strict=True):
         if value.type != result.type:
             raise DmcError(op, f"a part of '{kind}' returns {value.type} where its rule says {result.type}", hint)

@@ -16,6 +16,7 @@ from dmc.analysis.sharding import attributes as sharding_attributes
 from dmc.analysis.sharding.decisions import LOOP, Decision, Ends, key_of
 from dmc.analysis.sharding.ends import SHARDING, USED, ends_of, find_mesh, has_mesh
 from dmc.analysis.sharding.views import is_view
+from dmc.dialect.kinds import traits_of
 from dmc.dialect.paddings import OWN_SIZES
 from dmc.dialect.placements import sharding_of
 from dmc.passes.base import Pass
@@ -137,7 +138,7 @@ class _Body:
         sizes = [loops.loops[loop].size for loop in numbered]
         counts = [own[loop] for loop in numbered] if own else sizes
         places = [self.iota(size, split.along(loop)) for loop, size in zip(numbered, sizes, strict=True)]
-        if ir.StringAttr(op.attributes["kind"]).value != "embedding":
+        if not traits_of(op).is_lookup:
             return with_places(op, places, counts)
         self.parts.taken.add(ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value)
         (made,), (rows,), (count,) = decision.made, places, counts

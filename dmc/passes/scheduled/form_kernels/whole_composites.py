@@ -12,13 +12,12 @@ from dmc.analysis.kernels.graph import outer_reads
 from dmc.analysis.kernels.layouts import Layout, inverse, permutation, seen_through, written_through
 from dmc.analysis.kernels.problems import is_aligned, problem_with, refusal_with, wanted_results
 from dmc.analysis.storage.pieces import RESHAPES, is_view
+from dmc.dialect.kinds import traits_of
 from dmc.dialect.labels import module_path, put_kernel_label
 from dmc.kernels.implementation import implementation_of
 from dmc.passes.scheduled.form_kernels.bodies import SharedFunctions
 from dmc.passes.shared.loops import copy_with
 
-# Kinds whose kernels compute matrix products.
-_PRODUCTS = ("attention", "grouped_")
 TRANSPOSE, SLICE, CONCAT, PAD = "linalg.transpose", "tensor.extract_slice", "tensor.concat", "tensor.pad"
 
 
@@ -159,7 +158,7 @@ class _Kernel:
         return kernel
 
     def _body(self, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], functions: SharedFunctions) -> func.FuncOp:
-        kind = "matmul" if self.op.kind.value.startswith(_PRODUCTS) else "reduction"
+        kind = "matmul" if traits_of(self.op).is_product else "reduction"
         with self.op.location:
             function = functions.empty([value.type for value in inputs], [value.type for value in outputs], kind)
         values: dict[ir.Value, ir.Value] = dict(zip(inputs, function.entry_block.arguments, strict=True))

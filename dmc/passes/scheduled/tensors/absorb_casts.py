@@ -11,11 +11,10 @@ from dmc._mlir import ir
 from dmc.analysis.kernels.casts import NARROW, WIDEN, is_cast
 from dmc.analysis.kernels.problems import problem_of, refusal
 from dmc.analysis.storage.pieces import RESHAPES
+from dmc.dialect.kinds import traits_of
 from dmc.passes.base import Pass
 from dmc.passes.shared.reshapes import COLLAPSE, EXPAND, reshape
 from dmc.step_function import find_step
-
-KINDS = ("softmax_cross_entropy", "softmax_cross_entropy_backward")
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class AbsorbCasts(Pass):
     def run(self, module: ir.Module) -> None:
         wrappers = _Wrappers(module)
         for view in list(find_step(module).entry_block.operations):
-            if isinstance(view, dm.CompositeOp) and view.kind.value in KINDS:
+            if isinstance(view, dm.CompositeOp) and traits_of(view).classes is not None:
                 _absorb(view, wrappers)
 
 

@@ -8,23 +8,12 @@ from dataclasses import dataclass
 from dmc._mlir import func, ir
 from dmc.analysis.kernels.problems import problem_of, refusal
 from dmc.dialect import CompositeOp, verify_symbols
+from dmc.dialect.kinds import traits_of
 from dmc.errors import DmcError
 from dmc.lowering.composites import call_decomposition
 from dmc.passes.base import NESTED, Pass, run_passes
 from dmc.passes.shared.report import print_table
 from dmc.walk import listed
-
-# Kinds worth a kernel of their own. Others, such as norms and dropout, cost less when fused with neighbours.
-WHOLE = (
-    "attention",
-    "attention_backward",
-    "softmax_cross_entropy",
-    "softmax_cross_entropy_backward",
-    "embedding_backward",
-    "expert_order",
-    "grouped_product",
-    "grouped_outer_product",
-)
 
 
 @dataclass(frozen=True)
@@ -35,8 +24,9 @@ class InlineComposites(Pass):
     resolves; `symbol-dce` then removes the private functions that nothing calls any more. Linear in the size of the
     result.
 
-    keep_whole: composites of the kinds `WHOLE` stay where an implementation of `dmc.kernels` supports them, with their
-    decompositions, which define them. reasons: print on stderr which composites stay, and why the others do not.
+    keep_whole: composites worth a kernel of their own (`dmc/composites.py`) stay where an implementation of
+    `dmc.kernels` supports them, with their decompositions, which define them. reasons: print on stderr which composites
+    stay, and why the others do not.
     """
 
     name = "dm-inline-composites"
@@ -64,6 +54,6 @@ class InlineComposites(Pass):
 
 def _why_opened(op: CompositeOp) -> str:
     """Why a composite does not stay, or ""."""
-    if op.kind.value not in WHOLE:
+    if not traits_of(op).is_whole:
         return "a part of the kernels around it"
     return refusal(problem_of(op)) or ""

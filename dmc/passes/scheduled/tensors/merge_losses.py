@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.kernels.graph import outer_reads
+from dmc.composites import LOSS, LOSS_AND_GRADIENT, LOSS_GRADIENT
 from dmc.passes.base import Pass
 from dmc.passes.shared.loops import copy_with
 from dmc.passes.shared.operands_first import operands_first
 from dmc.step_function import find_step
-
-LOSS, GRADIENT, BOTH = "softmax_cross_entropy", "softmax_cross_entropy_backward", "softmax_cross_entropy_both"
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class MergeLosses(Pass):
         merged = [
             _merge(view, module, known)
             for view in list(block.operations)
-            if isinstance(view, dm.CompositeOp) and view.kind.value == GRADIENT
+            if isinstance(view, dm.CompositeOp) and view.kind.value == LOSS_GRADIENT
         ]
         if any(merged):
             operands_first(block)
@@ -56,7 +55,7 @@ def _merge(gradient: dm.CompositeOp, module: ir.Module, known: dict[tuple[str, s
         both = dm.composite(
             list(gradient.inputs[:3]),
             outputs=[value.type for value in (*loss.outputs, *gradient.outputs)],
-            kind=BOTH,
+            kind=LOSS_AND_GRADIENT,
             decomposition=known[pair],
             parameters={each.name: each.attr for each in loss.parameters},
         )

@@ -8,12 +8,13 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.casts import WIDEN, is_cast
 from dmc.analysis.requests.settings import memory_cap_of
+from dmc.composites import LOSS_GRADIENT
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.dialect.plan import element_bytes
 from dmc.errors import DmcError
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.tensors.chunk_head.definitions import Definitions
-from dmc.passes.scheduled.tensors.chunk_head.head import GRADIENT, Head, head_of
+from dmc.passes.scheduled.tensors.chunk_head.head import Head, head_of
 from dmc.passes.scheduled.tensors.chunk_head.pieces import Pieces, added
 from dmc.passes.shared.operands_first import operands_first
 from dmc.passes.shared.slices import concatenated
@@ -52,7 +53,7 @@ class ChunkHead(Pass):
         if not self.chunks and not memory_cap_of(module):
             return
         block = find_step(module).entry_block
-        found = [op for op in block.operations if isinstance(op, dm.CompositeOp) and op.kind.value == GRADIENT]
+        found = [op for op in block.operations if isinstance(op, dm.CompositeOp) and op.kind.value == LOSS_GRADIENT]
         # One after another: what one head waits for depends on how those before it are split.
         split = [self._split(op, module) for op in found]
         if any(split):

@@ -12,8 +12,8 @@ from dmc.analysis.loops.loops import PARALLEL, SUM
 from dmc.analysis.loops.rules import loops_of
 from dmc.analysis.loops.shape_classes import loops_with_index
 from dmc.analysis.loops.splats import is_zero
+from dmc.composites import LOSS
 
-LOSS, GRADIENT = "softmax_cross_entropy", "softmax_cross_entropy_backward"
 MATMUL = "linalg.matmul"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.requests.keeping import Word
+from dmc.dialect.kinds import traits_of
 from dmc.passes.scheduled.tensors.merge_products.chains import (
     are_told_apart,
     is_aligned,
@@ -16,7 +17,6 @@ from dmc.passes.scheduled.tensors.merge_products.chains import (
 )
 from dmc.passes.scheduled.tensors.merge_products.side_by_side import SideBySide, Values, is_given, is_read_inside
 
-ATTENTION, GRADIENT = "attention", "attention_backward"
 _COLUMNS = 1
 
 
@@ -45,5 +45,4 @@ def _groups(op: dm.CompositeOp) -> Iterator[tuple[Values, tuple[ir.Operation, ..
 
 def _is_read_in_place(root: ir.Value) -> bool:
     """Whether all readers can read columns of a wider matrix."""
-    kinds = [op.opview.kind.value if isinstance(op.opview, dm.CompositeOp) else "" for op in readers(root)]
-    return is_aligned(root) and all(kind in (ATTENTION, GRADIENT) for kind in kinds)
+    return is_aligned(root) and all(traits_of(op).queries is not None for op in readers(root))

@@ -9,7 +9,7 @@ from dmc._mlir import ir
 from dmc.analysis.requests.keeping import keeping_of
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.tensors.merge_products.backward import merge_behind
-from dmc.passes.scheduled.tensors.merge_products.forward import ATTENTION, GRADIENT, merge_before
+from dmc.passes.scheduled.tensors.merge_products.forward import merge_before
 from dmc.passes.scheduled.tensors.merge_products.side_by_side import SideBySide
 from dmc.passes.shared.operands_first import operands_first
 from dmc.passes.shared.unread import erase_unread
@@ -37,9 +37,9 @@ class MergeProducts(Pass):
         side, words = SideBySide(), keeping_of(module)
         composites = [op.opview for op in walk(find_step(module)) if isinstance(op.opview, dm.CompositeOp)]
         for op in composites:
-            if op.kind.value == ATTENTION:
+            if op.kind.value == "attention":
                 merge_before(op, side, words)
-            elif op.kind.value == GRADIENT:
+            elif op.kind.value == "attention_backward":
                 merge_behind(op, side, words)
         for block in dict.fromkeys(op.operation.block for op in composites) if side.known else ():
             operands_first(block)

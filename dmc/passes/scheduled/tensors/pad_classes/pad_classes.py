@@ -8,13 +8,14 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.casts import NARROW, is_cast
 from dmc.analysis.kernels.layouts import permutation
+from dmc.composites import LOSS_GRADIENT
+from dmc.dialect.kinds import traits_of
 from dmc.dialect.plan import element_bytes
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.tensors.pad_classes.widened import MATMUL, TRANSPOSE, Widened, is_of_product, sliced
 from dmc.passes.shared.unread import erase_unread
 from dmc.step_function import find_step
 
-LOSS, GRADIENT = "softmax_cross_entropy", "softmax_cross_entropy_backward"
 # Matrix products are fast where rows begin at multiples of this, in bytes.
 _ALIGNMENT = 16
 # Padded sizes are multiples of this: it divides the tiles of matrix products.
@@ -40,7 +41,7 @@ class PadClasses(Pass):
         block = find_step(module).entry_block
         widened = Widened()
         for view in list(block.operations):
-            if isinstance(view, dm.CompositeOp) and view.kind.value in (LOSS, GRADIENT):
+            if isinstance(view, dm.CompositeOp) and traits_of(view).classes is not None:
                 _pad(view, widened)
         if widened.known:
             erase_unread(block)
@@ -48,7 +49,7 @@ class PadClasses(Pass):
 
 def _pad(op: dm.CompositeOp, widened: Widened) -> None:
     """Pads the logits that a loss reads, and the gradient that it returns."""
-    is_backward = op.kind.value == GRADIENT
+    is_backward = op.kind.value == LOSS_GRADIENT
     logits = op.inputs[1 if is_backward else 0]
     width = _padded_width(ir.RankedTensorType(logits.type))
     if width is None:
