@@ -65,7 +65,7 @@ RANKS = {
     **dict.fromkeys(BASE_ORDER, 0),
     **dict.fromkeys(("dialect", "kernels"), 1),
     **dict.fromkeys(("analysis", "proof", "simulator", "interpreter", "printer"), 2),
-    "forms": 3,
+    **dict.fromkeys(("forms", "rewriting"), 3),
     **dict.fromkeys(("importer", "lowering"), 4),
     # Passes choose by what lowering makes of a kernel.
     "passes": 5,

@@ -16,9 +16,6 @@ from dmc.analysis.kernels.decompositions import decompositions
 from dmc.analysis.requests.settings import ways_of
 from dmc.errors import CodegenError, DmcError
 from dmc.lowering.composites import open_composites
-from dmc.lowering.concats import concatenate_by_loops
-from dmc.lowering.constant_terms import read_constant_terms
-from dmc.lowering.deep_products import split_deep_products
 from dmc.lowering.equal_results import check_results, share_results
 from dmc.lowering.failures import kernel_error
 from dmc.lowering.iree import as_input, check_bindings, command_of, run_iree, stream_text
@@ -26,14 +23,9 @@ from dmc.lowering.isolation import isolate
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
 from dmc.lowering.kernel_reader import RESOURCE, read_library, resources_of, with_constants
 from dmc.lowering.known_kernels import KnownKernels
-from dmc.lowering.overflow import overflow_powers
 from dmc.lowering.panel_loops import misread_panels
-from dmc.lowering.panels import pack_panels
-from dmc.lowering.rounding import keep_rounding
+from dmc.lowering.rewrites import rewrites
 from dmc.lowering.separate import separate_operations
-from dmc.lowering.small_numbers import keep_small_numbers
-from dmc.lowering.transposes import isolate_transposes, separate_transposes
-from dmc.lowering.wide_sums import widen_sums
 from dmc.step_function import functions, symbol
 from dmc.target import CPU, Target
 from dmc.walk import walk
@@ -216,17 +208,8 @@ def _kernel_module(
         for name in names:
             _add_public(symbols[name].operation)
     open_composites(kernels, [symbols[name].operation for name in decompositions(module, names)])
-    if target.name == CPU.name:
-        concatenate_by_loops(kernels)
-        split_deep_products(kernels)
-        keep_rounding(kernels)
-        overflow_powers(kernels)
-        keep_small_numbers(kernels)
-        widen_sums(kernels)
-        pack_panels(kernels, without_panels)
-    read_constant_terms(kernels)
-    isolate_transposes(kernels)
-    separate_transposes(kernels)
+    for each in rewrites(target, without_panels):
+        each.run(kernels)
     return kernels.operation.get_asm()
 
 

@@ -1,4 +1,4 @@
-"""Products of operands in panels (`dmc.lowering.panels`), in IREE's program: the loops that they are, and their tiles.
+"""Products of operands in panels (`dm-pack-panels`), in IREE's program: the loops that they are, and their tiles.
 
 The tiles were measured on one core, f32: with AVX2 90 to 100 GFLOP/s, where IREE's own loops over matrices reach 20 to
 80, by their shape; with AVX-512 120 to 130. Of 16 rows, the same registers were the best of those tried, too.
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from dmc.analysis.kernels.panels import WIDTH
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
-from dmc.lowering.panels import MARK
+from dmc.lowering.rewrites.pack_panels import MARK
 
 # Bytes of a vector → rows of the result and panels of columns that are in registers at a time: with AVX2 12 of 16
 # registers hold results, with AVX-512 16 of 32. Rows that are left over have a loop of their own.

@@ -1,4 +1,4 @@
-"""Tiles for the loops that put columns into panels (`dmc.lowering.panels`), in IREE's program.
+"""Tiles for the loops that put columns into panels (`dm-pack-panels`), in IREE's program.
 
 A tile reads some whole lines of the cache of each row, and writes pieces of panels that are a few KiB long. With IREE's
 own tiles packing took two to five times as long.

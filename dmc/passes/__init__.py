@@ -1,9 +1,7 @@
 """The passes, by the form that they lead to. Importing this package imports all of them, which fills the registry.
 
-* base: what a pass is, the registry, and pipelines
+* base: pipelines
 * where: the targets for which a pass runs
-* options: a pass's options as text
-* text: splitting the text of pipelines
 * placed: form imported → form placed
 * scheduled: form placed → form scheduled
 * planned: form scheduled → form planned

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 import dmc
 from dmc._mlir import ir
-from dmc.lowering.concats import MOST_PARTS, concatenate_by_loops
 from dmc.lowering.kernel_code import leaves
 from dmc.lowering.kernels import compile_kernels
+from dmc.lowering.rewrites.concatenate_by_loops import MOST_PARTS, ConcatenateByLoops
 from dmc.program import Launch
 from dmc.runtime import Step
 from dmc.target import CPU
@@ -105,7 +105,7 @@ def test_equal_parts_are_one_loop() -> None:
 @pytest.mark.usefixtures("context")
 def test_only_few_equal_parts_become_loops() -> None:
     module = ir.Module.parse(CONCATS)
-    concatenate_by_loops(module)
+    ConcatenateByLoops().run(module)
     assert module.operation.verify()
     left = [op.parent.attributes["sym_name"].value for op in walk(module.operation) if op.name == "tensor.concat"]
     assert left == ["unequal", "outermost", "many"]

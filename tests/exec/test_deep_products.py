@@ -10,7 +10,7 @@ from torch import nn
 
 import dmc
 from dmc._mlir import ir
-from dmc.lowering.deep_products import DEEPEST, PIECE, split_deep_products
+from dmc.lowering.rewrites.split_deep_products import DEEPEST, PIECE, SplitDeepProducts
 from dmc.walk import walk
 from tests.compiled import assert_descends_as_eager
 
@@ -31,7 +31,7 @@ func.func @product(%a: tensor<64x{depth}xf32>, %w: tensor<32x{depth}xf32>, %c: t
 @pytest.mark.parametrize(("depth", "products"), [(DEPTH, PIECES), (DEEPEST, 1)])
 def test_deep_products_become_a_chain(depth: int, products: int) -> None:
     module = ir.Module.parse(PRODUCT.format(depth=depth))
-    split_deep_products(module)
+    SplitDeepProducts().run(module)
     assert module.operation.verify()
     chain = [op for op in walk(module.operation) if op.name == "linalg.matmul"]
     assert len(chain) == products

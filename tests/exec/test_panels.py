@@ -11,8 +11,8 @@ from torch import nn
 
 import dmc
 from dmc.lowering import kernels, stream
-from dmc.lowering.deep_products import DEEPEST, PIECE
 from dmc.lowering.panel_loops import with_panel_loops
+from dmc.lowering.rewrites.split_deep_products import DEEPEST, PIECE
 from tests.compiled import assert_descends_as_eager
 
 # Tiles of 128 rows or columns do not divide them, and the last is not a multiple of a panel's width.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dmc._mlir import ir
-from dmc.lowering.constant_terms import read_constant_terms
+from dmc.lowering.rewrites.read_constant_terms import ReadConstantTerms
 from dmc.walk import walk
 
 LOOP = """
@@ -41,7 +41,7 @@ func.func @f(%x: tensor<3x4xf32>, %init: tensor<3xf32>) -> (tensor<3xf32>, tenso
 
 def _last_loop(term: str) -> str:
     module = ir.Module.parse(LOOP.replace("TERM", term))
-    read_constant_terms(module)
+    ReadConstantTerms().run(module)
     assert module.operation.verify()
     *_, loop = [op for op in walk(module.operation) if op.name == "linalg.generic"]
     return str(loop)

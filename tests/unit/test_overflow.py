@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dmc._mlir import ir
-from dmc.lowering.overflow import overflow_powers
+from dmc.lowering.rewrites.overflow_powers import OverflowPowers
 
 LOOP = """
 func.func @f(%x: tensor<4xf32>, %init: tensor<RESULTxf32>) -> tensor<RESULTxf32> {
@@ -30,7 +30,7 @@ def _guarded(context: Any, power: str, op: str, other: str, result: str, place: 
     text = text.replace("RESULT", result).replace("MAP", place).replace("KIND", kind)
     with context, ir.Location.unknown():
         module = ir.Module.parse(text.replace("tensor<xf32>", "tensor<f32>"))
-        overflow_powers(module)
+        OverflowPowers().run(module)
         assert module.operation.verify()
         return str(module)
 
@@ -65,7 +65,7 @@ func.func @f(%x: tensor<4xf32>, %z: tensor<4xf32>) -> tensor<4xf32> {
 @pytest.mark.usefixtures("context")
 def test_what_a_kernel_reads_may_be_negative_infinity() -> None:
     module = ir.Module.parse(ELEMENTS)
-    overflow_powers(module)
+    OverflowPowers().run(module)
     assert "arith.select" in str(module)
 
 

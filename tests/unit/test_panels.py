@@ -14,7 +14,7 @@ from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.kernels import compile_kernels
 from dmc.lowering.panel_loops import is_marked, misread_panels, with_panel_loops
 from dmc.lowering.panel_packing import with_packing_tiles
-from dmc.lowering.panels import pack_panels
+from dmc.lowering.rewrites.pack_panels import PackPanels
 from dmc.target import target
 
 Check = Callable[[ir.Module], None]
@@ -49,7 +49,7 @@ def _product(name: str, m: int, n: int, k: int, transposed: str = "right", eleme
 
 def test_a_transposed_right_matrix_is_cut_along_its_columns(context: ir.Context, filecheck: Check) -> None:
     module = ir.Module.parse(_product("right", 64, 96, 40))
-    pack_panels(module)
+    PackPanels().run(module)
     assert module.operation.verify()
     # CHECK: %[[CUT:.+]] = tensor.expand_shape %arg1 {{\[\[}}0, 1], [2]] output_shape [6, 16, 40]
     # CHECK: %[[TURNED:.+]] = linalg.transpose ins(%[[CUT]] {{.+}} permutation = [0, 2, 1]
@@ -63,7 +63,7 @@ def test_a_transposed_right_matrix_is_cut_along_its_columns(context: ir.Context,
 
 def test_a_transposed_left_matrix_is_transposed_in_memory(context: ir.Context, filecheck: Check) -> None:
     module = ir.Module.parse(_product("left", 64, 96, 40, "left"))
-    pack_panels(module)
+    PackPanels().run(module)
     assert module.operation.verify()
     # CHECK: linalg.transpose ins({{.+}} : tensor<40x6x16xf32>) outs({{.+}} : tensor<6x40x16xf32>)
     # CHECK: %[[TURNED:.+]] = linalg.transpose ins(%arg0 : tensor<40x64xf32>)
@@ -74,7 +74,7 @@ def test_a_transposed_left_matrix_is_transposed_in_memory(context: ir.Context, f
 
 def test_columns_left_over_get_a_panel_with_zeros(context: ir.Context, filecheck: Check) -> None:
     module = ir.Module.parse(_product("padded", 64, 806, 40))
-    pack_panels(module)
+    PackPanels().run(module)
     assert module.operation.verify()
     # CHECK-DAG: tensor.extract_slice %arg1[0, 0] [800, 40] [1, 1]
     # CHECK-DAG: %[[LEFT_OVER:.+]] = tensor.extract_slice %arg1[800, 0] [6, 40] [1, 1]
@@ -88,7 +88,7 @@ def test_columns_left_over_get_a_panel_with_zeros(context: ir.Context, filecheck
 
 def test_rows_left_over_are_zeros_behind_the_transpose(context: ir.Context, filecheck: Check) -> None:
     module = ir.Module.parse(_product("padded", 806, 96, 40, "left"))
-    pack_panels(module)
+    PackPanels().run(module)
     assert module.operation.verify()
     # CHECK: %[[TURNED:.+]] = linalg.transpose ins(%arg0 : tensor<40x806xf32>)
     # CHECK: tensor.insert_slice %[[TURNED]] into %{{.+}}[0, 0] [806, 40] [1, 1] : {{.+}} into tensor<816x40xf32>
@@ -116,14 +116,14 @@ def test_rows_left_over_are_zeros_behind_the_transpose(context: ir.Context, file
 def test_products_that_are_left_alone(text: str) -> None:
     module = ir.Module.parse(text)
     before = str(module)
-    pack_panels(module)
+    PackPanels().run(module)
     assert str(module) == before
 
 
 @pytest.mark.usefixtures("context")
 def test_many_rows_pay_for_a_matrix_that_lies_right() -> None:
     module = ir.Module.parse(_product("plain", 512, 96, 40, ""))
-    pack_panels(module)
+    PackPanels().run(module)
     assert "panels = true" in str(module)
 
 
@@ -146,7 +146,7 @@ def _shared(rows: int, depth: int = 40) -> str:
 
 def test_what_lies_in_panels_is_read_from_them(context: ir.Context, filecheck: Check) -> None:
     module = ir.Module.parse(_shared(16))
-    pack_panels(module)
+    PackPanels().run(module)
     assert module.operation.verify()
     # CHECK: %[[ROW:.+]] = tensor.collapse_shape %arg1 {{\[\[}}0, 1, 2]] : tensor<6x40x16xf32>
     # CHECK: %[[MATRIX:.+]] = tensor.expand_shape %[[ROW]] {{.+}} output_shape [40, 96]
@@ -159,7 +159,7 @@ def test_transposes_of_another_order_are_no_panels() -> None:
     text = _shared(16, depth=16).replace("permutation = [1, 0, 2]", "permutation = [2, 0, 1]")
     module = ir.Module.parse(text)
     before = str(module)
-    pack_panels(module)
+    PackPanels().run(module)
     assert str(module) == before
 
 

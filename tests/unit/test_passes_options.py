@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dmc._mlir import ir
 from dmc.errors import DmcError, PipelineError
 from dmc.passes.base import REGISTRY, Pass, PassManagerOptions, parse_pipeline, run_passes
-from dmc.passes.text import split
+from dmc.rewriting.text import split
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dmc._mlir import ir
-from dmc.lowering.small_numbers import keep_small_numbers
+from dmc.lowering.rewrites.keep_small_numbers import KeepSmallNumbers
 
 LOOP = """
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -26,7 +26,7 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 def _kept(function: str) -> str:
     module = ir.Module.parse(LOOP.replace("FUNCTION", function))
-    keep_small_numbers(module)
+    KeepSmallNumbers().run(module)
     assert module.operation.verify()
     return str(module)
 

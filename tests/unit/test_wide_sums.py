@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dmc._mlir import ir
-from dmc.lowering.wide_sums import widen_sums
+from dmc.lowering.rewrites.widen_sums import WidenSums
 
 LOOPS = """
 #all = affine_map<(i, j) -> (i, j)>
@@ -41,7 +41,7 @@ func.func @f(%x: tensor<9x16xf32>, %y: tensor<16x9xf32>, %init: tensor<9x9xf32>)
 
 def _widened(text: str) -> str:
     module = ir.Module.parse(text)
-    widen_sums(module)
+    WidenSums().run(module)
     assert module.operation.verify()
     return str(module)
 

@@ -1,4 +1,4 @@
-"""Matrices that lie in panels: strips of columns, each of which is in one piece (`dmc.lowering.panels` says why)."""
+"""Matrices that lie in panels: strips of columns, each of which is in one piece (`dm-pack-panels` says why)."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from dmc._mlir import ir, linalg, tensor
 from dmc.analysis.kernels.inlined import FEW_ROWS, MANY
 from dmc.analysis.kernels.panels import UNPACKED, WIDTH
 from dmc.dialect.iree import fusion_barrier
-from dmc.lowering.deep_products import DEEPEST
-from dmc.lowering.panels import in_panels
+from dmc.lowering.rewrites.pack_panels import in_panels
+from dmc.lowering.rewrites.split_deep_products import DEEPEST
 from dmc.passes.base import Pass
 from dmc.passes.shared.reshapes import COLLAPSE, reshape
 from dmc.step_function import find_step
@@ -25,7 +25,7 @@ class SharePanels(Pass):
 
     `matmul(x, w)`, four times or more, becomes `matmul(x, matrix(p))` of one `p = barrier(panels(w))`. Panels are
     strips of 16 columns, each in one piece of memory. `matrix` puts their elements in a matrix's order, as a part of
-    every kernel that reads it: the product then reads the panels (`dmc/lowering/panels.py`). Only f32, and on a CPU.
+    every kernel that reads it: the product then reads the panels (`dm-pack-panels`). Only f32, and on a CPU.
     """
 
     name = "dm-share-panels"

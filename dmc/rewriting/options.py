@@ -8,7 +8,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dmc.errors import PipelineError
-from dmc.passes.text import split
+from dmc.rewriting.text import split
 
 _TRUE = ("true", "1")
 _FALSE = ("false", "0")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dmc._mlir import ir, linalg, tensor
+from dmc.rewriting.passes import Pass
 from dmc.walk import walk
 
 # Deeper products are split into pieces of this depth. Measured on two cores with 1 MiB of second-level cache
@@ -12,22 +14,27 @@ from dmc.walk import walk
 DEEPEST, PIECE = 8192, 2048
 
 
-def split_deep_products(module: ir.Module) -> None:
+@dataclass(frozen=True)
+class SplitDeepProducts(Pass):
     """Splits f32 products that are too deep into a chain of products, each accumulating into the one before.
 
     `matmul(a, b)` of depth 3 × 2048 becomes `matmul(a₂, b₂, matmul(a₁, b₁, matmul(a₀, b₀, zeros)))`. IREE iterates over
     the whole depth for every small tile of the result, and would read the panel of `b` from memory for each.
     """
-    for op in [op for op in walk(module.operation) if _is_too_deep(op)]:
-        with op.location, ir.InsertionPoint(op):
-            total = op.operands[2]
-            depth = op.operands[0].type.shape[1]
-            for start in range(0, depth, PIECE):
-                size = min(PIECE, depth - start)
-                pieces = [_piece(op.operands[side], 1 - side, start, size) for side in range(2)]
-                total = linalg.matmul(*pieces, outs=[total])
-        op.results[0].replace_all_uses_with(total)
-        op.erase()
+
+    name = "dm-split-deep-products"
+
+    def run(self, module: ir.Module) -> None:
+        for op in [op for op in walk(module.operation) if _is_too_deep(op)]:
+            with op.location, ir.InsertionPoint(op):
+                total = op.operands[2]
+                depth = op.operands[0].type.shape[1]
+                for start in range(0, depth, PIECE):
+                    size = min(PIECE, depth - start)
+                    pieces = [_piece(op.operands[side], 1 - side, start, size) for side in range(2)]
+                    total = linalg.matmul(*pieces, outs=[total])
+            op.results[0].replace_all_uses_with(total)
+            op.erase()
 
 
 def _is_too_deep(op: ir.Operation) -> bool:

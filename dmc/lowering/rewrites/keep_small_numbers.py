@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dmc._mlir import arith, ir
-from dmc.lowering.rounding import constant_of
+from dmc.lowering.rewrites.constants import constant_of
+from dmc.rewriting.passes import Pass
 from dmc.walk import walk
 
 _LESS = arith.CmpFPredicate.OLT
@@ -36,15 +37,20 @@ _SHIFTS: Mapping[str, _Shift] = {
 }
 
 
-def keep_small_numbers(module: ir.Module) -> None:
+@dataclass(frozen=True)
+class KeepSmallNumbers(Pass):
     """Makes exponentials and logarithms in f32 exact for subnormal results and operands.
 
     `exp x` becomes `exp (x < -87 ? x + 32 : x) · (x < -87 ? e⁻³² : 1)`, and `log x` becomes
     `log (x < 2⁻¹²⁶ ? x · 2³² : x) + (x < 2⁻¹²⁶ ? -32 log 2 : 0)`.
     """
-    for op, shift in [(op, _shift_of(op)) for op in walk(module.operation)]:
-        if shift is not None:
-            _shift(op, shift)
+
+    name = "dm-keep-small-numbers"
+
+    def run(self, module: ir.Module) -> None:
+        for op, shift in [(op, _shift_of(op)) for op in walk(module.operation)]:
+            if shift is not None:
+                _shift(op, shift)
 
 
 def _shift_of(op: ir.Operation) -> _Shift | None:

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dmc._mlir import arith, ir, linalg, tensor
 from dmc.dialect.iree import fusion_barrier
+from dmc.rewriting.passes import Pass
 from dmc.step_function import functions
 
 _GENERIC = "linalg.generic"
 _EQUAL = arith.CmpIPredicate.eq
 
 
-def read_constant_terms(module: ir.Module) -> None:
+@dataclass(frozen=True)
+class ReadConstantTerms(Pass):
     """Makes every term of a reduction depend on memory along the dimensions that are reduced.
 
     `sum over i of f(i)` becomes `sum over i of (zero[i] == 0 ? f(i) : zero[i])`. IREE's code for CPUs takes a term
     without operands for one that is not reduced, and gives the last of them instead of their sum, also where it finds
     out only once loops are fused. Terms of the function's arguments are left.
     """
-    for function in functions(module):
-        decided: set[ir.Value] = set(function.entry_block.arguments)
-        for op in [view.operation for view in function.entry_block.operations]:
-            results = _decided_results(op, decided)
-            constant = [number for number, is_decided in enumerate(results) if not is_decided]
-            loop = _reading(op, constant) if op.name == _GENERIC and _reduced(op) and constant else op
-            decided.update(result for result, is_decided in zip(loop.results, results, strict=True) if is_decided)
+
+    name = "dm-read-constant-terms"
+
+    def run(self, module: ir.Module) -> None:
+        for function in functions(module):
+            decided: set[ir.Value] = set(function.entry_block.arguments)
+            for op in [view.operation for view in function.entry_block.operations]:
+                results = _decided_results(op, decided)
+                constant = [number for number, is_decided in enumerate(results) if not is_decided]
+                loop = _reading(op, constant) if op.name == _GENERIC and _reduced(op) and constant else op
+                decided.update(result for result, is_decided in zip(loop.results, results, strict=True) if is_decided)
 
 
 def _decided_results(op: ir.Operation, decided: set[ir.Value]) -> list[bool]:

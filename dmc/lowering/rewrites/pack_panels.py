@@ -7,9 +7,13 @@ power of two share a few sets of the cache. In panels, what follows in the depth
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dmc._mlir import arith, ir, linalg, tensor
 from dmc.analysis.kernels.panels import WIDTH, panels_of
 from dmc.dialect.iree import fusion_barrier
+from dmc.rewriting.passes import Pass
+from dmc.step_function import functions, symbol
 from dmc.walk import walk
 
 # On a product: its right matrix is said to be a matrix, but lies in panels.
@@ -20,7 +24,8 @@ _ROWS, _COLUMNS, _ROWS_PLAIN = 64, 64, 512
 _PADDED = 50 * WIDTH
 
 
-def pack_panels(module: ir.Module, without: frozenset[str] = frozenset()) -> None:
+@dataclass(frozen=True)
+class PackPanels(Pass):
     """Puts the right operands of large f32 products into panels, in a loop of their own, where that pays.
 
     without: functions that are left as they are.
@@ -31,18 +36,23 @@ def pack_panels(module: ir.Module, without: frozenset[str] = frozenset()) -> Non
     padded with zeros; what is read of the product is a slice. A product of any size whose right operand lies in panels
     already (`dm-share-panels`) reads these.
     """
-    functions = [op for op in module.body.operations if op.operation.attributes["sym_name"].value not in without]
-    products = [op for function in functions for op in walk(function) if _is_product(op)]
-    for op in [op for op in products if panels_of(op.operands[1]) is not None]:
-        with op.location:
-            op.operands[1] = _unpacked(op.operands[1])
-            op.attributes[MARK] = ir.BoolAttr.get(True)
-    for op in [op for op in products if MARK not in op.attributes and _pays(op)]:
-        with op.location:
-            op.operands[0] = _left(op.operands[0])
-            op.operands[1] = _right(op.operands[1])
-            op.attributes[MARK] = ir.BoolAttr.get(True)
-            _slice_behind(op)
+
+    name = "dm-pack-panels"
+    without: tuple[str, ...] = ()
+
+    def run(self, module: ir.Module) -> None:
+        packed = [each for each in functions(module) if symbol(each) not in self.without]
+        products = [op for function in packed for op in walk(function) if _is_product(op)]
+        for op in [op for op in products if panels_of(op.operands[1]) is not None]:
+            with op.location:
+                op.operands[1] = _unpacked(op.operands[1])
+                op.attributes[MARK] = ir.BoolAttr.get(True)
+        for op in [op for op in products if MARK not in op.attributes and _pays(op)]:
+            with op.location:
+                op.operands[0] = _left(op.operands[0])
+                op.operands[1] = _right(op.operands[1])
+                op.attributes[MARK] = ir.BoolAttr.get(True)
+                _slice_behind(op)
 
 
 def _is_product(op: ir.Operation) -> bool:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dmc._mlir import arith, ir, linalg
+from dmc.lowering.rewrites.constants import constant_of
+from dmc.rewriting.passes import Pass
 from dmc.walk import walk
 
 _UNORDERED = arith.CmpFPredicate.UNO
@@ -14,7 +18,8 @@ _EXACT = frozenset(
 )
 
 
-def keep_rounding(module: ir.Module) -> None:
+@dataclass(frozen=True)
+class KeepRounding(Pass):
     """Makes every elementwise operation in bf16, and every cast to it, round if the result is read.
 
     `mulf x, y : bf16` becomes `truncf (mulf (extf x), (extf y))`, and `truncf x : f32 to bf16`, where the same function
@@ -23,27 +28,23 @@ def keep_rounding(module: ir.Module) -> None:
     constant cast to bf16 becomes a constant in bf16. An integer is converted through f32, as in PyTorch: for processors
     without such an instruction, LLVM would call a function that IREE does not have.
     """
-    for op in [op for op in walk(module.operation) if _is_rounded_constant(op)]:
-        _replace(op, _constant(op))
-    for op in [op for op in walk(module.operation) if _is_converted_integer(op)]:
-        _replace(op, _from_integer(op))
-    for op in [op for op in walk(module.operation) if _is_in_bf16(op)]:
-        _replace(op, _computed_in_f32(op))
-    for op in [op for op in walk(module.operation) if _is_cast(op) and _is_read(op)]:
-        with ir.InsertionPoint(op), op.location:
-            _replace(op, _rounded(op.operands[0]))
+
+    name = "dm-keep-rounding"
+
+    def run(self, module: ir.Module) -> None:
+        for op in [op for op in walk(module.operation) if _is_rounded_constant(op)]:
+            _replace(op, _constant(op))
+        for op in [op for op in walk(module.operation) if _is_converted_integer(op)]:
+            _replace(op, _from_integer(op))
+        for op in [op for op in walk(module.operation) if _is_in_bf16(op)]:
+            _replace(op, _computed_in_f32(op))
+        for op in [op for op in walk(module.operation) if _is_cast(op) and _is_read(op)]:
+            with ir.InsertionPoint(op), op.location:
+                _replace(op, _rounded(op.operands[0]))
 
 
 def _is_rounded_constant(op: ir.Operation) -> bool:
     return op.name == "arith.truncf" and str(op.results[0].type) == "bf16" and constant_of(op.operands[0]) is not None
-
-
-def constant_of(value: ir.Value) -> float | None:
-    """The number that a scalar is, if it is a constant."""
-    source = value.owner
-    if not isinstance(source, ir.Operation | ir.OpView) or source.operation.name != "arith.constant":
-        return None
-    return ir.FloatAttr(source.operation.attributes["value"]).value
 
 
 def _constant(op: ir.Operation) -> ir.Value:

@@ -1,43 +1,30 @@
-"""Transposes that IREE must not fuse with their neighbours."""
+"""dm-separate-transposes"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dmc._mlir import ir
 from dmc.dialect.iree import fusion_barrier
+from dmc.rewriting.passes import Pass
 from dmc.walk import walk
 
-# The transposed matrix is read once per this many rows of the product; with fewer, transposing does not pay.
-ROWS = 64
 
-
-def isolate_transposes(module: ir.Module) -> None:
-    """Puts a fusion barrier between a transposed matrix and the products that have it on their right.
-
-    `matmul(x, transpose(w))` becomes `matmul(x, barrier(transpose(w)))`. IREE would fuse the transpose into the
-    product, whose CPU code then reads `w` across its rows for every tile of the result.
-    """
-    barriers: dict[ir.Value, ir.Value] = {}
-    for op in [op for op in walk(module.operation) if op.name == "linalg.matmul"]:
-        right = op.operands[1]
-        if not isinstance(right.owner, ir.Operation | ir.OpView) or right.owner.name != "linalg.transpose":
-            continue
-        if ir.RankedTensorType(op.operands[0].type).shape[0] < ROWS:
-            continue
-        if right not in barriers:
-            barriers[right] = fusion_barrier(right)
-        op.operands[1] = barriers[right]
-
-
-def separate_transposes(module: ir.Module) -> None:
+@dataclass(frozen=True)
+class SeparateTransposes(Pass):
     """Puts a fusion barrier between a loop that has, or may get, several results, and the transpose of one.
 
     `transpose(loop(x)#0)` becomes `transpose(barrier(loop(x)#0))`. IREE would transpose the result inside the loop, but
     forgets its other results (`iree-global-opt-propagate-linalg-transpose`), and crashes later. Loops get several
     results when IREE fuses them with a producer that has other readers.
     """
-    for op in [op for op in walk(module.operation) if _is_transpose(op)]:
-        if _comes_of_several(op.operands[0]):
-            op.operands[0] = fusion_barrier(op.operands[0])
+
+    name = "dm-separate-transposes"
+
+    def run(self, module: ir.Module) -> None:
+        for op in [op for op in walk(module.operation) if _is_transpose(op)]:
+            if _comes_of_several(op.operands[0]):
+                op.operands[0] = fusion_barrier(op.operands[0])
 
 
 def _is_transpose(op: ir.Operation) -> bool:

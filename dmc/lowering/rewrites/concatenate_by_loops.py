@@ -6,25 +6,32 @@ counts them, is one dispatch.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from dmc._mlir import arith, ir, linalg, tensor
+from dmc.rewriting.passes import Pass
 from dmc.walk import walk
 
 # The loop reads an element of every part for each that it writes.
 MOST_PARTS = 8
 
 
-def concatenate_by_loops(module: ir.Module) -> None:
+@dataclass(frozen=True)
+class ConcatenateByLoops(Pass):
     """Turns concatenations of few equal parts, not along the outermost dimension, into loops.
 
     `concat dim(1) (a, b)` of two [M, N] becomes a [M, 2, N] whose element [m, p, n] is `p == 0 ? a[m, n] : b[m, n]`,
     and, as it lies in memory, the result. Where nothing is outside of the dimension, the parts are copied as they are.
     """
-    for op in [op for op in walk(module.operation) if op.name == "tensor.concat" and _is_of_equal_parts(op)]:
-        with op.location, ir.InsertionPoint(op):
-            op.results[0].replace_all_uses_with(_loop(op))
-        op.erase()
+
+    name = "dm-concatenate-by-loops"
+
+    def run(self, module: ir.Module) -> None:
+        for op in [op for op in walk(module.operation) if op.name == "tensor.concat" and _is_of_equal_parts(op)]:
+            with op.location, ir.InsertionPoint(op):
+                op.results[0].replace_all_uses_with(_loop(op))
+            op.erase()
 
 
 def _is_of_equal_parts(op: ir.Operation) -> bool:

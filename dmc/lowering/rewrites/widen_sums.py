@@ -6,9 +6,11 @@ what a loop waits for.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from dmc._mlir import arith, ir, linalg, tensor
+from dmc.rewriting.passes import Pass
 from dmc.walk import walk
 
 _GENERIC, _ADD = "linalg.generic", "arith.addf"
@@ -16,14 +18,19 @@ _GENERIC, _ADD = "linalg.generic", "arith.addf"
 _FEW = 8
 
 
-def widen_sums(module: ir.Module) -> None:
+@dataclass(frozen=True)
+class WidenSums(Pass):
     """Makes `sum x : f32`, over whole operands of more than `_FEW` terms, `truncf (sum (extf x) : f64)`.
 
     Products of matrices and convolutions, none of whose operands has all loops, are left.
     """
-    for op in [op for op in walk(module.operation) if op.name == _GENERIC and _is_plain(op)]:
-        if sums := [number for number in range(len(op.results)) if _is_sum(op, number)]:
-            _widen(op, sums)
+
+    name = "dm-widen-sums"
+
+    def run(self, module: ir.Module) -> None:
+        for op in [op for op in walk(module.operation) if op.name == _GENERIC and _is_plain(op)]:
+            if sums := [number for number in range(len(op.results)) if _is_sum(op, number)]:
+                _widen(op, sums)
 
 
 def _is_plain(op: ir.Operation) -> bool:
