@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dmc import errors, optim, plans, runtime
     from dmc.api import compile, compile_artifact, load
     from dmc.mesh import Mesh
+    from dmc.phases import Phase
     from dmc.plans.builder import plan
     from dmc.runtime.checkpoints import Checkpoints
 
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Checkpoints",
     "Mesh",
+    "Phase",
     "__version__",
     "compile",
     "compile_artifact",
@@ -36,6 +38,7 @@ __all__ = [
 _LAZY: dict[str, tuple[str, str | None]] = {
     "Checkpoints": ("dmc.runtime.checkpoints", "Checkpoints"),
     "Mesh": ("dmc.mesh", "Mesh"),
+    "Phase": ("dmc.phases", "Phase"),
     "compile": ("dmc.api", "compile"),
     "compile_artifact": ("dmc.api", "compile_artifact"),
     "errors": ("dmc.errors", None),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, overload
 
@@ -12,12 +12,8 @@ from torch import nn
 from dmc import dialect, plans
 from dmc._mlir import ir
 from dmc.arguments import (
-    check_examples,
-    check_meaning,
-    check_model,
     check_ranks,
     check_settings,
-    micro_batches,
     precision_named,
     tuning_table,
 )
@@ -33,9 +29,11 @@ from dmc.machine import machine_for
 from dmc.mesh import Mesh
 from dmc.observer import Observer
 from dmc.outside import Outside, forget
+from dmc.phases import Phase
 from dmc.plans import Plan, Recipe
 from dmc.progress import shown
-from dmc.runtime.artifact import Artifact
+from dmc.requests import asked
+from dmc.runtime.artifact import TRAINING, Artifact
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.loading import File, check_alone
 from dmc.runtime.open_session import check_device
@@ -43,15 +41,15 @@ from dmc.runtime.saved_state import read_state
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.world.launch import World, world_from_environment
 from dmc.target import Target, targets
-from dmc.verification import Request
 
 
 def compile(
     model: nn.Module,
     *,
-    optimizer: Any,
-    example: Any,
+    optimizer: Any = None,
+    example: Any = None,
     loss: Loss | None = None,
+    phases: Mapping[str, Phase] | None = None,
     precision: str = "fp32",
     accumulate: int | Sequence[int] | None = None,
     mesh: Mesh | None = None,
@@ -78,6 +76,9 @@ def compile(
     example: a tuple of positional inputs (with `loss`, the last is the targets) or a dictionary of keyword inputs, or a
     list of these, one for each shape of batches, whose programs share the state in memory. It fixes shapes and types;
     the model's mode (train or eval) is taken as it is, with a note for eval.
+    phases: in place of loss, optimizer and example, several of each in turn over one state, by name, as a GAN's:
+    `phases={"critic": dmc.Phase(critic_loss, example, optimizer), "generator": …}`. Each is a program of its own, with
+    its own batch, counter and random numbers: `step.phases["critic"](real, noise)`.
     precision: "fp32" leaves types as they are; "bf16" converts parameters and inputs; "bf16-mixed" keeps f32 state and
     computes as `torch.autocast` does.
     accumulate: the batch is cut along dimension 0 into this many micro-batches whose gradients are averaged; a list has
@@ -126,6 +127,7 @@ def compile(
         optimizer=optimizer,
         example=example,
         loss=loss,
+        phases=phases,
         precision=precision,
         accumulate=accumulate,
         mesh=mesh,
@@ -144,15 +146,18 @@ def compile(
         observer=observer,
     )
     check_cpu(artifact.requires, "the compiled step")
-    return CompiledStep(artifact, world=world, settings=settings, outside=Outside(model, loss, optimizer))
+    losses = [each.loss for each in phases.values()] if phases else [loss]
+    optimizers = {name: each.optimizer for name, each in phases.items()} if phases else {TRAINING: optimizer}
+    return CompiledStep(artifact, world=world, settings=settings, outside=Outside(model, losses, optimizers))
 
 
 def compile_artifact(
     model: nn.Module,
     *,
-    optimizer: Any,
-    example: Any,
+    optimizer: Any = None,
+    example: Any = None,
     loss: Loss | None = None,
+    phases: Mapping[str, Phase] | None = None,
     precision: str = "fp32",
     accumulate: int | Sequence[int] | None = None,
     mesh: Mesh | None = None,
@@ -176,17 +181,15 @@ def compile_artifact(
     """
     chosen, kind, mesh = targets(target), precision_named(precision), checked_mesh(mesh, plan)
     check_settings(executor, memory_cap, evaluation)
-    watched, parts = _watched(progress, observer), micro_batches(accumulate, plan)
-    examples, counts, evaluated = check_examples(example, parts, evaluation, evaluation_example)
+    watched = _watched(progress, observer)
     check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     settings = Settings(target, machine, memory_cap or 0, executor, tuning_table(tuning, chosen))
-    check_meaning(loss, example, seed)
-    check_model(model, loss, verify)
+    given = {"optimizer": optimizer, "example": example, "loss": loss, "accumulate": accumulate}
+    requests, beside = asked(model, phases, given, evaluation, evaluation_example, plan, kind, seed, verify)
     forget(model)
-    _check_early(model, loss, plan, machine, chosen if ":" in target else ())
-    request = Request.of(model, loss, optimizer, None, kind, 1, seed)
-    requests, beside = request.with_examples(examples, counts), request.with_examples(evaluated)
+    for each in requests.values():
+        _check_early(model, each.loss, plan, machine, chosen if ":" in target else ())
     with watched as seen, using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
         _note_mode(model, seen)
         dialect.load(context)

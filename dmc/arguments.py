@@ -25,15 +25,15 @@ from dmc.program.tuning import Table
 from dmc.target import CUDA, Target
 
 
-def check_model(model: Any, loss: Any, verify: bool | None = None) -> None:
+def check_model(model: Any, loss: Any, verify: bool | None = None, is_called: bool = True) -> None:
     """Raises ImportFailure for a model that is no module, or is one of TorchScript, and for a module, of the model or
     the loss, that has to run before its parameters have a shape; DmcError where a comparison is asked for of a model
-    without numbers.
+    without numbers. is_called: whether it needs a `forward`.
     """
     if not isinstance(model, nn.Module):
         hint = "wrap a function in a class of torch.nn.Module that holds its parameters, and whose `forward` calls it"
         raise ImportFailure("model", f"expected a torch.nn.Module, got {describe(model)}", hint)
-    if getattr(model.forward, "__func__", None) is nn.Module.forward:
+    if is_called and getattr(model.forward, "__func__", None) is nn.Module.forward:
         hint = "give its class a method `forward`, which computes the output"
         raise ImportFailure("the model", f"{type(model).__name__} has no method `forward`", hint)
     for path, module in model.named_modules():

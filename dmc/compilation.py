@@ -26,17 +26,18 @@ from dmc.executors import STAGES, Builder, Settings
 from dmc.forms import IMPORTED, PLACED
 from dmc.garbage import uncollected
 from dmc.importer.capture.capture import Loss
-from dmc.importer.capture.own_loss import OwnLoss, Reader, reader_of
+from dmc.importer.capture.own_loss import OfModel, OwnLoss, Reader, reader_of
 from dmc.importer.evaluation import import_evaluation
 from dmc.importer.step import ImportedStep, import_steps
 from dmc.importer.traced import Asked
 from dmc.lowering.ledger import ledger_of
 from dmc.observer import Observer
+from dmc.phases import check_all_trained
 from dmc.plans import Plan, Recipe, ResolvedPlan
 from dmc.plans.rules import Pipeline
 from dmc.plans.uneven import Factors
 from dmc.runtime.arrays import placeholder, to_array
-from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, program_name
+from dmc.runtime.artifact import EVALUATION, Artifact, program_name
 from dmc.target import Target, targets
 from dmc.verification import Request, Subject, Verification, amount_of
 
@@ -46,11 +47,11 @@ Evaluation = bool | Loss | Reader
 
 @dataclass(frozen=True)
 class Compilation:
-    """requests: the step for each example; the state is that of the first. evaluated: what is evaluated. verify: as in
+    """requests: the step for each example of each phase, by name. evaluated: what is evaluated. verify: as in
     `dmc.compile`.
     """
 
-    requests: tuple[Request, ...]
+    requests: Mapping[str, Request]
     evaluated: tuple[Request, ...]
     evaluation: Evaluation
     plan: Recipe | None
@@ -72,17 +73,17 @@ class Compilation:
 
     def _programs(self, context: ir.Context) -> tuple[Artifact, dict[str, Subject]]:
         """The step with the programs beside it, and what each is compared by."""
-        request, parts = self.requests[0], plans.data_parts(self.plan)
+        (first, request), parts = next(iter(self.requests.items())), plans.data_parts(self.plan)
         with self.observer.stage(IMPORTED.name):
             training = self._imported(context, parts)
-            imported = training[TRAINING]
+            imported = training[first]
             plan, _, notes = arranged(self.plan, imported, request.accumulate)
             factors = _factors(plan, training.values())
         for note in notes:
             self.observer.note(note)
         # All programs are placed alike, since they share the state.
         own = replace(self, plan=plan)
-        subjects = {TRAINING: Subject(request, amount_of(imported.module))}
+        subjects = {first: Subject(request, amount_of(imported.module))}
         step = own._compiled(imported, self.observer, self.dump_dir, request.accumulate, factors)
         step = replace(step, state=_arrays(imported), unset=imported.unset)
         programs: dict[str, Artifact] = {}
@@ -100,8 +101,11 @@ class Compilation:
 
     def _imported(self, context: ir.Context, parts: int) -> dict[str, ImportedStep]:
         """The programs that train, by name."""
-        named = {program_name(TRAINING, number): _asked(each, number) for number, each in enumerate(self.requests)}
-        imported = import_steps(named, context, parts)
+        imported = import_steps({name: _asked(name, each) for name, each in self.requests.items()}, context, parts)
+        phases = {each.phase: each.optimizer for each in self.requests.values() if each.phase}
+        if phases:
+            changed = {spec.name for each in imported.values() for spec in each.signature.state if spec.mutated}
+            check_all_trained(next(iter(self.requests.values())).model, phases, changed)
         if self.plan is not None and any(isinstance(rule, Pipeline) for rule in self.plan.rules):
             _check_for_stages(imported)
         return imported
@@ -111,8 +115,7 @@ class Compilation:
         return dict(self._others())
 
     def _others(self) -> Iterator[tuple[str, Request]]:
-        for number, request in enumerate(self.requests[1:], 1):
-            yield program_name(TRAINING, number), request
+        yield from list(self.requests.items())[1:]
         for number, request in enumerate(self.evaluated):
             loss = _loss_of(self.evaluation, request.loss)
             yield program_name(EVALUATION, number), replace(request, loss=loss, accumulate=1)
@@ -130,7 +133,7 @@ class Compilation:
         resolved = state_plan(imported, self.plan, accumulate, chosen[0], factors)
         built = Builder(imported.module, signature, self.settings, observer, folder).build()
         ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
-        precision = self.requests[0].precision.value
+        precision = next(iter(self.requests.values())).precision.value
         return built.artifact("+".join(each.name for each in chosen), precision, (), ledger)
 
 
@@ -171,10 +174,10 @@ def state_plan(
 def _check_for_stages(imported: Mapping[str, ImportedStep]) -> None:
     """Raises PlanError for programs of a pipeline that do not all change the same state."""
     changed = {name: {spec.name for spec in each.signature.state if spec.mutated} for name, each in imported.items()}
-    first = changed[TRAINING]
+    first, *_ = changed
     for name, own in changed.items():
-        if some := sorted(own ^ first):
-            fact = f"the programs {TRAINING} and {name} of a pipeline change other state: only one of them {some[0]}"
+        if some := sorted(own ^ changed[first]):
+            fact = f"the programs {first} and {name} of a pipeline change other state: only one of them {some[0]}"
             hint = "let every example use every layer, or leave the pipeline out: other plans take such programs"
             raise PlanError("plan", fact, hint)
 
@@ -187,17 +190,21 @@ def _factors(plan: Recipe | None, programs: Iterable[ImportedStep]) -> dict[str,
     return found
 
 
-def _asked(request: Request, shape: int) -> Asked:
+def _asked(name: str, request: Request) -> Asked:
     assert not isinstance(request.loss, OwnLoss), "that of an evaluation"
     given = request.model, request.loss, request.optimizer, request.example
-    return Asked(*given, request.precision, request.accumulate, request.seed, shape=shape)
+    shape = int(name.partition("-")[2] or 0)
+    return Asked(*given, request.precision, request.accumulate, request.seed, request.phase, request.number, shape)
 
 
 def _loss_of(evaluation: Any, loss: Any) -> Any:
     """What an evaluation computes: the loss of training, or a function in its place.
 
-    Where the model computes its own loss, such a function takes the model's output alone.
+    Where the model computes its own loss, such a function takes the model's output alone; where there are phases, the
+    model and the batch.
     """
+    if isinstance(loss, OfModel):
+        return OfModel(evaluation)
     if isinstance(evaluation, bool):
         return loss
     return OwnLoss(evaluation) if reader_of(loss) is not None else evaluation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from dmc.runtime.saved_state import SavedState
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.state import StateDict
 from dmc.runtime.step import Step
+from dmc.runtime.step_phase import Phases, StepPhase
 from dmc.runtime.variant import Batch
 from dmc.runtime.world.launch import World
 
@@ -48,20 +49,26 @@ class CompiledStep(Step):
         """outside: what the step was compiled from, where that was in this process."""
         super().__init__(artifact, device, world, settings)
         self._outside = outside
-        self._followed = None if outside is None else outside.rates()
+        self._followed = {kind: None if outside is None else outside.rates(kind) for kind in self._default_rates}
         self._first_fingerprints = self.fingerprints
 
-    def _run(self, values_of: Batch, lr: LearningRates | None, check_finite: bool) -> Any:
-        if self._outside is not None:
-            self._follow(self._outside)
-        return super()._run(values_of, lr, check_finite)
+    @property
+    def phases(self) -> Mapping[str, CompiledPhase]:
+        """The phases of a step that was compiled with them, by name; each is called by itself."""
+        return Phases({name: CompiledPhase(self, name) for name in super().phases})
 
-    def _follow(self, outside: Outside) -> None:
+    def run(self, kind: str, values_of: Batch, lr: LearningRates | None, check_finite: bool) -> Any:
+        """As `Step.run`."""
+        if self._outside is not None:
+            self._follow(self._outside, kind)
+        return super().run(kind, values_of, lr, check_finite)
+
+    def _follow(self, outside: Outside, kind: str) -> None:
         outside.step()
-        rates = outside.rates()
-        if rates is not None and rates != self._followed:
-            self._default_rates = rates_of(rates, self.signature)
-            self._followed = rates
+        rates = outside.rates(kind)
+        if rates is not None and rates != self._followed[kind]:
+            self._default_rates[kind] = rates_of(rates, self.signature_of(kind))
+            self._followed[kind] = rates
 
     def update(self, model: nn.Module) -> None:
         """Copies the trained parameters and the buffers into a PyTorch model, such as the one that was compiled.
@@ -144,10 +151,22 @@ class CompiledStep(Step):
         trained = {name: tensor for name, tensor in named.items() if roles.get(name) == "parameter"}
         others = [tensor for name, tensor in named.items() if name not in trained]
         state, own, plan = self.state_dict(), optimizer.state_dict(), optim.plan(optimizer, trained, others)
-        slots = {i: _slots_of(plan, state, name, trained[name]) for i, name in enumerate(held) if name in trained}
-        wanted = {i: each for i, each in slots.items() if state["step"] or plan.of(held[i]).begins_with_state}
+        counted = {name: self._steps_of(name, state) for name in trained}
+        given = {i: (name, trained[name], counted[name]) for i, name in enumerate(held) if name in trained}
+        slots = {i: _slots_of(plan, state, *each) for i, each in given.items()}
+        wanted = {i: each for i, each in slots.items() if counted[held[i]] or plan.of(held[i]).begins_with_state}
         kept = {i: each for i, each in own["state"].items() if i not in slots}
         return {**own, "state": kept | (wanted if any(wanted.values()) else {})}
+
+    def _steps_of(self, parameter: str, state: StateDict) -> int:
+        """The updates of a parameter: its own count, or that of the phase that trains it."""
+        if (own := state["optimizer"].get(f"{parameter}.{optim.OWN_COUNT}")) is not None:
+            return int(own)
+        done = state["step"]
+        programs = [self._artifact, *self._artifact.programs.values()]
+        signatures = [each.signature for each in programs if each.signature.controls]
+        phases = [each.phase for each in signatures for spec in each.state if spec.name == parameter and spec.mutated]
+        return done if isinstance(done, int) else done[phases[0]] if phases else 0
 
     def scheduler(self, make: Callable[..., Scheduler], **options: Any) -> Scheduler:
         """A PyTorch scheduler of this step's learning rates: `make(optimizer, **options)`.
@@ -159,24 +178,43 @@ class CompiledStep(Step):
             loss = step(inputs, targets, lr=scheduler)
             scheduler.step()
 
-        Raises DmcError for one that cycles momentum, too.
+        Of a step with phases, each has its own: `step.phases["critic"].scheduler(…)`. Raises DmcError for one that
+        cycles momentum, too.
         """
-        option = inspect.signature(make).parameters.get("cycle_momentum")
-        if option is not None and options.get("cycle_momentum", option.default):
-            fact = "also cycles momentum, which is a constant of a compiled step"
-            raise DmcError(f"scheduler {make.__name__}", fact, hint="pass cycle_momentum=False")
-        rates = _Rates(self.signature.learning_rates)
-        try:
-            scheduler = make(rates, **options)
-        except (ValueError, KeyError) as error:
-            if "momentum" not in str(error):
-                raise
-            fact = f"also cycles momentum, which is a constant of a compiled step ({error})"
-            name = getattr(make, "__name__", type(make).__name__)
-            raise DmcError(f"scheduler {name}", fact, hint="create it with cycle_momentum=False") from error
-        # What PyTorch warns of otherwise: here the compiled step takes the optimizer's.
-        rates.step()
-        return scheduler
+        return scheduler_of(self.signature_of(self._only()).learning_rates, make, options)
+
+
+class CompiledPhase(StepPhase):
+    """A phase of a compiled step; see `dmc.runtime.step_phase.StepPhase`."""
+
+    def __init__(self, step: CompiledStep, name: str) -> None:
+        """name: as given to `dmc.compile(phases=…)`."""
+        super().__init__(step, name)
+        self._signature = step.signature_of(name)
+
+    def scheduler(self, make: Callable[..., Scheduler], **options: Any) -> Scheduler:
+        """A PyTorch scheduler of this phase's learning rates; see `CompiledStep.scheduler`."""
+        return scheduler_of(self._signature.learning_rates, make, options)
+
+
+def scheduler_of(rates: tuple[float, ...], make: Callable[..., Scheduler], options: Mapping[str, Any]) -> Scheduler:
+    """A scheduler of these learning rates; see `CompiledStep.scheduler`."""
+    option = inspect.signature(make).parameters.get("cycle_momentum")
+    if option is not None and options.get("cycle_momentum", option.default):
+        fact = "also cycles momentum, which is a constant of a compiled step"
+        raise DmcError(f"scheduler {make.__name__}", fact, hint="pass cycle_momentum=False")
+    held = _Rates(rates)
+    try:
+        scheduler = make(held, **options)
+    except (ValueError, KeyError) as error:
+        if "momentum" not in str(error):
+            raise
+        fact = f"also cycles momentum, which is a constant of a compiled step ({error})"
+        name = getattr(make, "__name__", type(make).__name__)
+        raise DmcError(f"scheduler {name}", fact, hint="create it with cycle_momentum=False") from error
+    # What PyTorch warns of otherwise: here the compiled step takes the optimizer's.
+    held.step()
+    return scheduler
 
 
 class _Rates(torch.optim.Optimizer):
@@ -195,12 +233,12 @@ _OF_MODELS = ("parameter", "frozen", "buffer")
 _FOREIGN = "has a parameter that does not belong to the model"
 
 
-def _slots_of(plan: optim.Plan, state: StateDict, name: str, parameter: torch.Tensor) -> dict[str, Any]:
-    """The state of a parameter as `torch.optim` has it."""
+def _slots_of(plan: optim.Plan, state: StateDict, name: str, parameter: torch.Tensor, done: int) -> dict[str, Any]:
+    """The state of a parameter, updated so often, as `torch.optim` has it."""
     kind, given = plan.of(name), state["optimizer"]
     wanted = {slot.name for slot in kind.slots(tuple(parameter.shape))}
     own = {full.rpartition(".")[2]: value for full, value in given.items() if full.rpartition(".")[0] == name}
-    done = own.pop(optim.OWN_COUNT, state["step"])
+    own.pop(optim.OWN_COUNT, None)
     if own.keys() != wanted:
         keeps = [", ".join(sorted(each)) or "nothing" for each in (wanted, own.keys())]
         fact = f"is {type(kind).__name__}, which keeps {keeps[0]} of '{name}', but the step keeps {keeps[1]}"

@@ -16,8 +16,16 @@ class DmcError(Exception):
         self.place = _place(where)
         self.fact = fact
         self.hint = hint
-        head = f"{self.place}: {fact}" if self.place else fact
-        super().__init__(f"{head}\n  hint: {hint}" if hint else head)
+        super().__init__(self._text())
+
+    def inside(self, outer: str) -> None:
+        """States that the place is inside of another."""
+        self.place = f"{outer}: {self.place}" if self.place else outer
+        self.args = (self._text(),)
+
+    def _text(self) -> str:
+        head = f"{self.place}: {self.fact}" if self.place else self.fact
+        return f"{head}\n  hint: {self.hint}" if self.hint else head
 
 
 class ImportFailure(DmcError):

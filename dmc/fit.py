@@ -119,6 +119,9 @@ def planner(keywords: Mapping[str, Any], cap: int) -> tuple[Plan, int, int]:
     The example is cut or repeated along dimension 0, in all tensors that have as many rows as the first.
     """
     options = dict(keywords)
+    if options.get("phases") is not None:
+        fact = "are several programs, each with a batch of its own"
+        raise DmcError("phases", fact, hint="fit the largest of them as a step without phases")
     example, mesh = options.pop("example"), checked_mesh(options.get("mesh"), options.get("plan"))
     if isinstance(example, list):
         raise DmcError("example", "is a list of several shapes", hint="pass one batch, such as the largest of them")

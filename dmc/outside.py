@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -38,11 +38,15 @@ _STALE = (
 class Outside:
     """The objects from which a step was compiled, as long as they live: it keeps none of them alive."""
 
-    def __init__(self, model: nn.Module, loss: Any, optimizer: Any) -> None:
-        """To be called once the step is compiled. The model gets a hook that reminds of `update`."""
-        given = several(optimizer.optimizer if isinstance(optimizer, FromTorch) else optimizer)
-        self._optimizers = [weakref.ref(each) for each in given if isinstance(each, torch.optim.Optimizer)]
-        roots = {"": model, **({"loss.": loss} if isinstance(loss, nn.Module) else {})}
+    def __init__(self, model: nn.Module, losses: Sequence[Any], optimizers: Mapping[str, Any]) -> None:
+        """To be called once the step is compiled. The model gets a hook that reminds of `update`.
+
+        optimizers: of each phase, or of "training".
+        """
+        self._of_phases = {phase: [*map(weakref.ref, _of_torch(each))] for phase, each in optimizers.items()}
+        self._optimizers = [each for own in self._of_phases.values() for each in own]
+        modules = [loss for loss in losses if isinstance(loss, nn.Module)]
+        roots = {"": model, **{f"loss{number or ''}.": loss for number, loss in enumerate(modules)}}
         self._roots = {prefix: weakref.ref(root) for prefix, root in roots.items()}
         self._seen = self._facts()
         self._calls, self._next_look = 0, 1
@@ -52,9 +56,9 @@ class Outside:
         reminder = model.register_forward_pre_hook(_Reminder(self))
         self._forget = reminder.remove
 
-    def rates(self) -> tuple[float, ...] | None:
+    def rates(self, phase: str) -> tuple[float, ...] | None:
         """The present learning rate of each group; None where the optimizers are gone, or are not PyTorch's."""
-        optimizers = [each() for each in self._optimizers]
+        optimizers = [each() for each in self._of_phases[phase]]
         if not optimizers or None in optimizers:
             return None
         return tuple(float(group["lr"]) for each in optimizers if each is not None for group in each.param_groups)
@@ -125,6 +129,11 @@ class Outside:
                 strict=True,
             )
         )
+
+
+def _of_torch(optimizer: Any) -> list[torch.optim.Optimizer]:
+    given = several(optimizer.optimizer if isinstance(optimizer, FromTorch) else optimizer)
+    return [each for each in given if isinstance(each, torch.optim.Optimizer)]
 
 
 class _Reminder:

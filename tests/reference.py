@@ -13,8 +13,8 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dmc import api, errors, mesh, observer, optim, plans, runtime
-from dmc.compiled_step import CompiledStep
+from dmc import api, errors, mesh, observer, optim, phases, plans, runtime
+from dmc.compiled_step import CompiledPhase, CompiledStep
 from dmc.plans import builder
 from dmc.runtime.checkpoints import Checkpoints
 from dmc.runtime.outputs import LazyArray, Loss
@@ -39,12 +39,14 @@ _OPTIMIZERS = [
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "Compile and load": {
         "dmc.compile": api.compile,
+        "dmc.Phase": phases.Phase,
         "dmc.compile_artifact": api.compile_artifact,
         "dmc.load": api.load,
         "dmc.runtime.load": runtime.load,
     },
     "A compiled step": {
         "CompiledStep": CompiledStep,
+        "CompiledPhase": CompiledPhase,
         "StateDict": StateDict,
         "LazyArray": LazyArray,
         "Loss": Loss,
@@ -138,7 +140,7 @@ def _signature(name: str, entry: Any) -> str:
 
 def _is_made(entry: type) -> bool:
     """Whether users make objects of a class by calling it."""
-    return entry in (Checkpoints, mesh.Mesh) or entry.__module__.startswith(optim.__name__)
+    return entry in (Checkpoints, mesh.Mesh, phases.Phase) or entry.__module__.startswith(optim.__name__)
 
 
 def _parameter(parameter: inspect.Parameter) -> str:

@@ -70,13 +70,14 @@ RANKS = {
     # Passes choose by what lowering makes of a kernel.
     "passes": 5,
     "pipeline": 6,
-    **dict.fromkeys(("executors", "outside", "first_values"), 7),
+    **dict.fromkeys(("executors", "outside", "first_values", "phases"), 7),
     **dict.fromkeys(("verification", "compiled_step"), 8),
     **dict.fromkeys(("arguments", "compilation"), 9),
-    "api": 10,
-    **dict.fromkeys(("calibration", "fit", "integrations"), 11),
-    "cli": 12,
-    "__main__": 13,
+    "requests": 10,
+    "api": 11,
+    **dict.fromkeys(("calibration", "fit", "integrations"), 12),
+    "cli": 13,
+    "__main__": 14,
 }
 
 
@@ -189,6 +190,7 @@ def _may_import(package: str, target: str) -> bool:
             "compilation",
             "compiled_step",
             "first_values",
+            "requests",
             "api",
             "calibration",
             "cli",

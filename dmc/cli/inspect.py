@@ -131,7 +131,8 @@ def _call(artifact: Artifact) -> str:
     inputs += [f"{key}={_nested(tree, names)}" for key, tree in signature.kwargs["dict"].items()]
     aux = "" if signature.aux is None else ", " + _nested(signature.aux, _aux(signature))
     # An evaluation takes no learning rates.
-    return f"step{'' if signature.controls else '.evaluate'}({', '.join(inputs)}) -> loss{aux}"
+    phase = f".phases['{signature.phase}']" if signature.phase else ""
+    return f"step{phase if signature.controls else '.evaluate'}({', '.join(inputs)}) -> loss{aux}"
 
 
 def _aux(signature: Signature) -> list[str]:

@@ -65,6 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.save_every and not (arguments.output or arguments.checkpoints):
         raise InputError("--save-every", "needs a file to write", hint="give -o FILE or --checkpoints DIR as well")
     step = load(arguments.file, arguments.device, arguments.verify)
+    if step.phases:
+        fact = f"has several phases, {', '.join(step.phases)}, and only Python code knows when each has its turn"
+        raise InputError(arguments.file, fact, hint="dmc.runtime.load(file), and call step.phases[name](…)")
     batches = read_batches(Path(arguments.batches), step)
     first = step.steps_done + 1
     checkpoints = Checkpoints(step, arguments.checkpoints) if arguments.checkpoints else None

@@ -15,7 +15,7 @@ from dmc.importer import link
 from dmc.importer.capture.capture import Capture, Loss, capture
 from dmc.importer.capture.checks import check_traced
 from dmc.importer.capture.indices import index_bounds, unchecked
-from dmc.importer.capture.own_loss import OwnLoss
+from dmc.importer.capture.own_loss import OfModel, OwnLoss
 from dmc.importer.capture.registered import describe
 from dmc.importer.differentiate import Gradients, arranged, forward_of, results_of, select, trace_functional
 from dmc.importer.forward.precision import Precision
@@ -30,7 +30,7 @@ _WAY_OUT = "do that in training only (if self.training: …), or register it as 
 
 def import_evaluation(
     model: nn.Module,
-    loss: Loss | OwnLoss | None,
+    loss: Loss | OwnLoss | OfModel | None,
     example: object,
     precision: Precision,
     step: ImportedStep,
@@ -44,7 +44,8 @@ def import_evaluation(
     state that the step does not have.
     """
     dtype = torch.bfloat16 if precision is Precision.BF16 else None
-    with _evaluating([model, *([loss] if isinstance(loss, nn.Module) else [])]):
+    function = loss.function if isinstance(loss, OfModel) else loss
+    with _evaluating([model, *([function] if isinstance(function, nn.Module) else [])]):
         captured = capture(model, loss, example, dtype, parts)
     literals = _literals(captured, step)
     with computing_in_f32():
@@ -128,4 +129,5 @@ def _signature(captured: Capture, forward: Gradients, step: Signature) -> Signat
         kwargs=captured.kwargs,
         aux=captured.aux,
         bounds=index_bounds(captured.graph, captured.batch, 1),
+        phase="",
     )

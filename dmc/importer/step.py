@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from dmc import optim
 from dmc._mlir import ir
-from dmc.errors import ImportFailure
+from dmc.errors import DmcError, ImportFailure
 from dmc.importer import link, shared_state
 from dmc.importer.capture.capture import Capture, Loss, capture
 from dmc.importer.capture.indices import index_bounds
@@ -65,11 +65,21 @@ def import_step(
 def import_steps(asked: Mapping[str, Asked], context: ir.Context, parts: int = 1) -> dict[str, ImportedStep]:
     """Imports programs over one state, by name: the state that any of them has, which each takes whole and of which it
     changes its own. Raises as `import_step`, and ImportFailure where they do not fit together."""
-    traced = shared_state.fitted({name: _trace(each, parts) for name, each in asked.items()})
+    traced = shared_state.fitted({name: _placed(each, parts) for name, each in asked.items()})
     with computing_in_f32(), without_trace_log():
         updates = {name: _update(each) for name, each in traced.items()}
         shared = shared_state.Shared.of(traced, updates)
         return {name: _finished(each, updates[name], name, shared, context) for name, each in traced.items()}
+
+
+def _placed(asked: Asked, parts: int) -> Traced:
+    """Traces; errors of one of several phases name it."""
+    try:
+        return _trace(asked, parts)
+    except DmcError as error:
+        if asked.phase:
+            error.inside(asked.place)
+        raise
 
 
 def _trace(asked: Asked, parts: int) -> Traced:
@@ -159,6 +169,7 @@ def _signature(traced: Traced, state: tuple[StateSpec, ...]) -> Signature:
         aux=captured.aux,
         learning_rates=tuple(group.lr for group in plan.groups),
         bounds=index_bounds(captured.graph, captured.batch, accumulate),
+        phase=traced.asked.phase,
     )
 
 

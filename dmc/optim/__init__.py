@@ -18,7 +18,7 @@ from dmc.optim.adafactor import Adafactor
 from dmc.optim.adagrad import Adagrad
 from dmc.optim.adam import Adam, AdamW
 from dmc.optim.adamax import Adamax
-from dmc.optim.base import FromTorch, Group, Optimizer, Slot
+from dmc.optim.base import FromTorch, Group, Optimizer, Over, Slot
 from dmc.optim.lion import Lion
 from dmc.optim.muon import Muon
 from dmc.optim.nadam import NAdam
@@ -43,6 +43,7 @@ __all__ = [
     "Muon",
     "NAdam",
     "Optimizer",
+    "Over",
     "Plan",
     "RAdam",
     "RMSprop",

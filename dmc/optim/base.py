@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from dmc.errors import DmcError
+
 # Programs that only describe a step, such as a command line, need not load it.
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,6 +59,23 @@ class Group:
     def matches(self, name: str) -> bool:
         """Whether the parameter `name` belongs to this group."""
         return any(fnmatchcase(name, pattern.strip()) for pattern in self.params.split("|"))
+
+
+@dataclass(frozen=True)
+class Over:
+    """An optimizer of some of the parameters: of those whose names match `params`, as those of a `Group` do."""
+
+    optimizer: Optimizer
+    params: str
+
+    def of(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the parameters. Raises DmcError where there are none."""
+        group = Group(self.params)
+        found = {name: tensor for name, tensor in parameters.items() if group.matches(name)}
+        if not found:
+            hint = f"parameters are named {', '.join([*parameters][:4])}, …"
+            raise DmcError(f"parameters='{self.params}'", "matches no parameter that requires a gradient", hint)
+        return found
 
 
 @dataclass(frozen=True)

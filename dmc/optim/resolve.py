@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dmc.errors import DmcError
-from dmc.optim.base import FromTorch, Group, Optimizer, Slot, known_options
+from dmc.optim.base import FromTorch, Group, Optimizer, Over, Slot, known_options
 from dmc.optim.taken_over import several, take_over
 
 # The steps done, of a parameter that has done another number than the others.
@@ -57,7 +57,7 @@ def plan_for(model: Any, optimizer: Any) -> Plan:
 
 def holder(optimizer: Any, parameter: Any) -> int:
     """What tells the optimizer that holds a parameter apart from others: the same object is the same optimizer."""
-    given = several(optimizer.optimizer if isinstance(optimizer, FromTorch) else optimizer)
+    given = several(optimizer.optimizer if isinstance(optimizer, FromTorch | Over) else optimizer)
     for each in given:
         groups = () if isinstance(each, Optimizer) else each.param_groups
         if any(held is parameter for group in groups for held in group["params"]):
@@ -71,6 +71,8 @@ def plan(optimizer: Any, parameters: Mapping[str, Any], frozen: Iterable[Any] = 
     frozen: what the model does not train, and an instance of `torch.optim` may hold all the same. Raises DmcError for
     an optimizer or option that is not supported, and for a group that matches nothing.
     """
+    if isinstance(optimizer, Over):
+        return plan(optimizer.optimizer, optimizer.of(parameters))
     if isinstance(optimizer, Optimizer):
         chosen = _own_plan(optimizer, list(parameters))
     else:

@@ -43,8 +43,13 @@ TRAINING, EVALUATION = "training", "evaluation"
 
 
 def program_name(kind: str, number: int) -> str:
-    """The name of the program for the example of this number, from 0 on; the first step has none."""
+    """The name of the program of a kind, or of a phase, for the example of this number, from 0 on."""
     return f"{kind}-{number}" if number else kind
+
+
+def kind_of(name: str) -> str:
+    """The kind, or the phase, of the program of this name."""
+    return name.partition("-")[0]
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ class Artifact:
     @property
     def names(self) -> list[str]:
         """The names of all programs."""
-        return [TRAINING, *self.programs]
+        return [self.signature.phase or TRAINING, *self.programs]
 
     @property
     def device_bytes(self) -> int:
@@ -94,7 +99,7 @@ class Artifact:
 
     def program(self, name: str, place: str) -> Artifact:
         """The program of this name, with the state. Raises ArtifactError about `place` where there is none."""
-        if name == TRAINING:
+        if name in (TRAINING, self.names[0]):
             return self
         if name not in self.programs:
             raise ArtifactError(place, f"has no program '{name}'", hint=f"it has {', '.join(self.names)}")

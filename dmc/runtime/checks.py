@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from dmc.errors import ArtifactError, InputError
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.signature import Signature, StateSpec
+from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, kind_of
+from dmc.runtime.signature import Signature, StateSpec, counter_of
 
 _CONTROLS = ("lr", "guard")
 
@@ -77,6 +77,7 @@ def check_artifact(artifact: Artifact) -> None:
     signature = artifact.signature
     facts = [f"has no code for {kind!r}" for kind in _without_code(artifact)]
     for name, program in artifact.programs.items():
+        facts += _misnamed(name, program)
         facts += [f"has no code for {kind!r} for its {name}" for kind in _without_code(program)]
         if (apart := artifact.job.state_apart(program.job)) is not None:
             facts.append(f"has {apart!r} elsewhere for its {name}")
@@ -89,12 +90,21 @@ def check_artifact(artifact: Artifact) -> None:
         facts.append(f"has the controls {[spec.name for spec in signature.controls]}, expected {list(_CONTROLS)}")
     if [spec.name for spec in signature.outputs[:2]] != ["loss", "finite"]:
         facts.append("has outputs that do not begin with 'loss' and 'finite'")
-    if sum(spec.role == "counter" for spec in signature.state) != 1:
-        facts.append("does not have exactly one step counter in its state")
-    if taken := {"lr", "check_finite"} & set(signature.kwargs["dict"]):
+    programs = [artifact, *artifact.programs.values()]
+    counters = {counter_of(each.signature.phase) for each in programs if each.signature.controls}
+    if not counters <= {spec.name for spec in signature.state if spec.role == "counter"}:
+        facts.append("does not have a step counter for each phase in its state")
+    inputs = {name for each in programs if each.signature.controls for name in each.signature.kwargs["dict"]}
+    if taken := {"lr", "check_finite"} & inputs:
         facts.append(f"has an input {', '.join(sorted(taken))}, a name reserved for calls: rename the input")
     if facts:
         raise ArtifactError("artifact", "; ".join(facts), hint="compile the step again")
+
+
+def _misnamed(name: str, program: Artifact) -> list[str]:
+    own, kind = program.signature, kind_of(name)
+    is_right = kind == (own.phase or (TRAINING if own.controls else EVALUATION))
+    return [] if is_right else [f"has a program '{name}' of {own.phase or 'no phase'}"]
 
 
 def _holders(signature: Signature, spec: StateSpec) -> Sequence[int] | None:

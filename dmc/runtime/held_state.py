@@ -36,11 +36,13 @@ class HeldState:
     ) -> None:
         self.specs, self.unset = specs, unset
         self._ranks, self._session, self._peers = ranks, session, peers
-        self._counter = next(index for index, spec in enumerate(specs) if spec.role == "counter")
+        self._counters = {spec.name: index for index, spec in enumerate(specs) if spec.role == "counter"}
+        self._counter = next(iter(self._counters.values()))
 
-    def steps_done(self) -> int:
-        """What the counter says."""
-        return int(self.whole(self._counter))
+    def steps_done(self, counter: str = "") -> int:
+        """What the counter of this name says, by default all of them together."""
+        indices = [self._counters[counter]] if counter else [*self._counters.values()]
+        return sum(int(self.whole(index)) for index in indices)
 
     def check(self) -> None:
         """Raises StateError where a tensor has no numbers."""

@@ -10,8 +10,8 @@ from dmc.program.limits import Count, Name
 from dmc.runtime.signature import Signature
 
 Target = Annotated[str, Meta(pattern=r"^(cpu|cuda|cpu\+cuda|cuda\+cpu)\Z")]
-# Those of further programs: the first, `training`, is the step itself.
-ProgramName = Annotated[str, Meta(pattern=r"^(training-[1-9]\d{0,5}|evaluation(-[1-9]\d{0,5})?)\Z")]
+# Those of further programs, each of a phase, a kind or another shape: the first is the step itself.
+ProgramName = Annotated[str, Meta(pattern=r"^(?!training\Z)[^\W\d]\w{0,63}(-[1-9]\d{0,5})?\Z")]
 
 
 class Head(Struct, frozen=True, kw_only=True):

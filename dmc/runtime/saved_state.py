@@ -45,8 +45,8 @@ class SavedState:
 
     @property
     def steps_done(self) -> int:
-        """Optimizer steps done since the state was new."""
-        return next(int(each) for spec, each in zip(self.specs, self.arrays, strict=True) if spec.role == "counter")
+        """Optimizer steps done since the state was new, of all phases together."""
+        return sum(int(each) for spec, each in zip(self.specs, self.arrays, strict=True) if spec.role == "counter")
 
     def state_dict(self) -> StateDict:
         """The same as `Step.state_dict` gives, for `Step.load_state_dict` or a model of PyTorch."""
@@ -61,8 +61,8 @@ def read_state(path: str | os.PathLike[str]) -> SavedState:
     place = Path(path)
     saved = _of_checkpoint(place) if place.is_dir() else _of_file(place)
     facts = [*misfits_of_numbers(saved.specs)]
-    if sum(spec.role == "counter" for spec in saved.specs) != 1:
-        facts.append("it does not have one count of steps")
+    if not any(spec.role == "counter" for spec in saved.specs):
+        facts.append("it does not have a count of steps")
     if facts:
         raise StateError(str(path), f"holds no state of a step: {facts[0]}", hint=RESTORE)
     return saved

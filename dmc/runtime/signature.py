@@ -95,7 +95,8 @@ class Signature:
     (`dmc.runtime.ranks`). splits: by name of a state tensor, input or output, how it is split; others are replicated.
     paddings: by name, how it is padded before it is split, so that the parts are equal. holders: by name of a state
     tensor, control, input or output, the ranks that have a part of it; what is not named, all have.
-    bounds: inputs that are read as indices; a call with one out of range is refused.
+    bounds: inputs that are read as indices; a call with one out of range is refused. phase: whose program it is, of a
+    step with phases.
     """
 
     state: tuple[StateSpec, ...]
@@ -111,6 +112,7 @@ class Signature:
     paddings: Mapping[Name, Paddings] = field(default_factory=dict)
     bounds: tuple[IndexBound, ...] = ()
     holders: Mapping[Name, Holders] = field(default_factory=dict)
+    phase: str = ""
 
     def splits_of(self, spec: TensorSpec) -> Splits:
         """How a tensor of the step is split, dimension by dimension."""

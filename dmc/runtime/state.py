@@ -10,21 +10,21 @@ import numpy as np
 
 from dmc.errors import StateError
 from dmc.runtime.arrays import to_array
-from dmc.runtime.signature import StateSpec
+from dmc.runtime.signature import StateSpec, counter_of
 
 
 class StateDict(TypedDict):
     """The whole state of a step, on the host, as numpy arrays (as torch tensors from `dmc.compiled_step.CompiledStep`).
 
     model: parameters and buffers by module path, with exactly the keys of the model's own `state_dict()`; tied tensors
-    under each of their names. optimizer: `<parameter path>.<slot>`. step: steps done. seed: of random numbers, where
-    the step draws any. other: what the model's own `state_dict()` leaves out, where there is any: buffers that are not
-    persistent, tensors of the loss.
+    under each of their names. optimizer: `<parameter path>.<slot>`. step: steps done, or a dictionary of those of each
+    phase. seed: of random numbers, where the step draws any. other: what the model's own `state_dict()` leaves out,
+    where there is any: buffers that are not persistent, tensors of the loss.
     """
 
     model: dict[str, Any]
     optimizer: dict[str, Any]
-    step: int
+    step: int | dict[str, int]
     seed: NotRequired[int]
     other: NotRequired[dict[str, Any]]
 
@@ -43,6 +43,9 @@ def build(specs: Sequence[StateSpec], arrays: Sequence[np.ndarray]) -> StateDict
     """The state dictionary of `arrays`, one per spec; arrays are shared, not copied."""
     state: dict[str, Any] = {"model": {}, "optimizer": {}}
     for spec, array in zip(specs, arrays, strict=True):
+        if phase := _phase_of(spec):
+            state.setdefault("step", {})[phase] = int(array)
+            continue
         if spec.role in _NUMBERS:
             state[_SECTION[spec.role]] = int(array)
             continue
@@ -74,6 +77,11 @@ def flatten(specs: Sequence[StateSpec], state: Mapping[str, Any]) -> list[np.nda
 
 _HINT = "start from step.state_dict(), which has every name, and replace values"
 _NUMBERS = ("counter", "seed")
+
+
+def _phase_of(spec: StateSpec) -> str:
+    """The phase that a counter is of; "" for that of a step without phases, and for anything else."""
+    return spec.name.removeprefix(counter_of("")).lstrip(".") if spec.role == "counter" else ""
 
 
 def _places(spec: StateSpec) -> list[tuple[str, str]]:
@@ -125,7 +133,12 @@ def _find(spec: StateSpec, state: Mapping[str, Any]) -> np.ndarray | None:
     if spec.role in _NUMBERS:
         if section not in state:
             return None
-        number = to_array(state[section], spec, section, StateError)
+        given, phase = state[section], _phase_of(spec)
+        if phase:
+            if not isinstance(given, Mapping) or phase not in given:
+                raise StateError(section, f"expected the steps of each phase by its name, got {given!r}")
+            given = given[phase]
+        number = to_array(given, spec, section, StateError)
         if section == "step" and number < 0:
             raise StateError(section, f"expected a count, got {number}")
         return number

@@ -6,12 +6,13 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
 from dmc.errors import ArtifactError, InputError, NonFiniteLossError, VerificationError
-from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, check_state
+from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, check_state, kind_of
 from dmc.runtime.checks import LearningRates, check_artifact, in_order, not_finite, rates_of
 from dmc.runtime.fingerprints import fingerprints
 from dmc.runtime.foreign import STEP, NotOfTorch
@@ -26,7 +27,8 @@ from dmc.runtime.plan_report import PlanReport
 from dmc.runtime.planned import PlannedSession
 from dmc.runtime.profiling import Profile, profile
 from dmc.runtime.settings import RunSettings
-from dmc.runtime.signature import Signature
+from dmc.runtime.signature import Signature, counter_of
+from dmc.runtime.step_phase import Phases, StepPhase
 from dmc.runtime.step_state import StepState
 from dmc.runtime.tolerance import TOLERANCE
 from dmc.runtime.tree import flatten_call
@@ -67,15 +69,18 @@ class Step(StepState, NotOfTorch, Uncopied):
         opened = open_step(artifact, device, world, settings)
         self._ranks, self._session, self.peers = opened.ranks, opened.session, opened.peers
         named = zip(artifact.names, [artifact, *artifact.programs.values()], strict=True)
-        self._variants: dict[str, list[Variant]] = {TRAINING: [], EVALUATION: []}
+        self._variants: dict[str, list[Variant]] = {EVALUATION: []}
+        self._default_rates: dict[str, np.ndarray] = {}
         ranks = [opened.ranks, *opened.others]
         for number, ((name, program), own) in enumerate(zip(named, ranks, strict=True)):
-            kind = name.partition("-")[0]
-            self._variants[kind].append(Variant(number, program.signature, own, opened.session, opened.peers))
+            kind, signature = kind_of(name), program.signature
+            variant = Variant(number, signature, own, opened.session, opened.peers)
+            self._variants.setdefault(kind, []).append(variant)
+            if signature.controls:
+                self._default_rates[kind] = rates_of(signature.learning_rates, signature)
         # The state is on the device from now on; the host copy would only double the memory.
         self._artifact = dataclasses.replace(artifact, state=(), unset=frozenset())
         self._fingerprints = fingerprints(artifact.signature.state, artifact.state, artifact.unset)
-        self._default_rates = rates_of(artifact.signature.learning_rates, artifact.signature)
         self._verifies = False
         self.device_bytes = artifact.device_bytes
         self._state = HeldState(artifact.signature.state, opened.ranks, opened.session, opened.peers, artifact.unset)
@@ -98,11 +103,24 @@ class Step(StepState, NotOfTorch, Uncopied):
         """The step's arguments and results."""
         return self._artifact.signature
 
+    @property
+    def phases(self) -> Mapping[str, StepPhase]:
+        """The phases of a step that was compiled with them, by name; each is called by itself."""
+        names = [kind for kind in self._variants if kind not in (TRAINING, EVALUATION)]
+        return Phases({name: self._phase(name) for name in names})
+
+    def _phase(self, name: str) -> StepPhase:
+        return StepPhase(self, name)
+
+    def signature_of(self, phase: str) -> Signature:
+        """The arguments and results of a phase, for the first of its examples."""
+        return self._variants[phase][0].signature
+
     def ledger(self, program: str = TRAINING) -> Ledger:
         """Communication between ranks, and its reasons: `print(step.ledger())`; empty for a step of one rank.
 
-        program: "training", of the first shape, "training-1", of the next, "evaluation" and so on. Raises ArtifactError
-        for one that the step does not have.
+        program: "training", of the first shape, "training-1", of the next, "evaluation" and so on, or the name of a
+        phase; by default the first. Raises ArtifactError for one that the step does not have.
         """
         return self._artifact.program(program, "the step").ledger
 
@@ -135,11 +153,11 @@ class Step(StepState, NotOfTorch, Uncopied):
         unchanged. Raises InputError, state unchanged, if the batch or `lr` does not match; DmcError if an earlier step
         has failed on the device.
         """
-        return self._run(lambda signature: flatten_call(signature, batch, batch_kw), lr, check_finite)
+        return self.run(self._only(), lambda signature: flatten_call(signature, batch, batch_kw), lr, check_finite)
 
     def call_flat(self, batch: Mapping[str, Any], lr: LearningRates | None = None, check_finite: bool = False) -> Any:
         """Like a call, with batch tensors by their names in `signature.batch` instead of nested."""
-        return self._run(lambda signature: in_order(batch, signature), lr, check_finite)
+        return self.run(self._only(), lambda signature: in_order(batch, signature), lr, check_finite)
 
     def evaluate(self, *batch: Any, **batch_kw: Any) -> Any:
         """The loss of a batch in eval mode, with the current state, which it leaves as it is; returns at once.
@@ -160,7 +178,8 @@ class Step(StepState, NotOfTorch, Uncopied):
 
     def outcome(self, batch: Mapping[str, Any], lr: LearningRates | None = None) -> dict[str, np.ndarray]:
         """Runs a step, waits for it, and returns outputs and state, by their names in `signature`."""
-        return self._left(*self._issue(lambda signature: in_order(batch, signature), lr, check_finite=False))
+        first = self._artifact.names[0]
+        return self._left(*self._issue(first, partial(in_order, batch), lr, check_finite=False))
 
     def verify_next(self) -> None:
         """Compares the next call with the same plan executed on the CPU; the call waits for both.
@@ -205,18 +224,33 @@ class Step(StepState, NotOfTorch, Uncopied):
         self._state.check()
         return self._variants[EVALUATION]
 
-    def _run(self, values_of: Batch, lr: LearningRates | None, check_finite: bool) -> Any:
-        program, outputs = self._issue(values_of, lr, check_finite)
+    def _only(self) -> str:
+        """The kind of the programs that a call of the step runs."""
+        if TRAINING in self._variants:
+            return TRAINING
+        first, *_ = self.phases
+        hint = f"call one of them: step.phases['{first}'](…)"
+        raise InputError("call", f"the step has several phases, {', '.join(self.phases)}", hint)
+
+    def run(self, kind: str, values_of: Batch, lr: LearningRates | None, check_finite: bool) -> Any:
+        """A call of a phase, or of a step without phases ("training"), with the batch in the order of a signature."""
+        program, outputs = self._issue(kind, values_of, lr, check_finite)
         if check_finite and not outputs[1].numpy():
             hint = "the state is unchanged: skip the batch, lower the learning rate, or check indices that are computed"
-            raise NonFiniteLossError(f"step {self.steps_done + 1}", not_finite(float(outputs[0].numpy())), hint)
+            done = self._state.steps_done(counter_of(program.signature.phase))
+            raise NonFiniteLossError(f"step {done + 1}", not_finite(float(outputs[0].numpy())), hint)
         return program.result(outputs[0], outputs[2:])
 
-    def _issue(self, values_of: Batch, lr: LearningRates | None, check_finite: bool) -> tuple[Variant, list[LazyArray]]:
+    def _issue(
+        self, kind: str, values_of: Batch, lr: LearningRates | None, check_finite: bool
+    ) -> tuple[Variant, list[LazyArray]]:
         self._state.check()
-        program, values = fitting(self._variants[TRAINING], values_of)
+        program, values = fitting(self._variants[kind], values_of)
         signature, batch = program.signature, program.arrays(values)
-        given = {"lr": self._default_rates if lr is None else rates_of(lr, signature), "guard": _GUARD[check_finite]}
+        given = {
+            "lr": self._default_rates[kind] if lr is None else rates_of(lr, signature),
+            "guard": _GUARD[check_finite],
+        }
         controls = [given[spec.name] for spec in signature.controls]
         expected = self._on_cpu(signature, batch, given["lr"], check_finite) if self._verifies else None
         self._verifies = False
@@ -230,7 +264,8 @@ class Step(StepState, NotOfTorch, Uncopied):
         """The CPU's outcome of this step. own: of the program that takes the batch."""
         before, named = self.snapshot(), {spec.name: array for spec, array in zip(own.batch, batch, strict=True)}
         with contextlib.closing(Step(before, "cpu")) as other:
-            outputs = other._issue(lambda signature: in_order(named, signature), rates.tolist(), check_finite)
+            kind = own.phase or TRAINING
+            outputs = other._issue(kind, lambda signature: in_order(named, signature), rates.tolist(), check_finite)
             left = other._left(*outputs)
         specs, tolerance = self.signature.state, TOLERANCE[self._artifact.precision]
         start = {spec.name: array for spec, array in zip(specs, before.state, strict=True)}

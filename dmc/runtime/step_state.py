@@ -28,8 +28,12 @@ class StepState:
 
     @property
     def steps_done(self) -> int:
-        """Optimizer steps done since the state was new; waits for the steps in flight."""
+        """Optimizer steps done since the state was new, of all phases together; waits for the steps in flight."""
         return self._state.steps_done()
+
+    def steps_of(self, counter: str) -> int:
+        """What the counter of this name says; waits for the steps in flight."""
+        return self._state.steps_done(counter)
 
     def state_dict(self) -> StateDict:
         """A copy of the whole state on the host (numpy arrays); waits for the steps in flight."""

@@ -87,7 +87,7 @@ class Graphs:
 
     def of_rules(self, trace: Trace) -> dict[str, Array]:
         """The values of the graph with composites in place of what they mean."""
-        random = Randomness(torch.tensor(self.request.seed), torch.tensor(self.counter))
+        random = Randomness(torch.tensor(self.request.draws_by), torch.tensor(self.counter))
         setting = Setting(random, self.captured.calls, {})
         return self._differentiated(_RecordedForward(self.captured.graph, setting, self.request.is_mixed, trace).run)
 
@@ -101,7 +101,7 @@ class Graphs:
     def arguments(self) -> list[Tensor]:
         """The arguments of the joint graph."""
         state = [tensor.detach().clone() for tensor in self.captured.state.values()]
-        scalars = [torch.tensor(self.request.seed), torch.tensor(self.counter)]
+        scalars = [torch.tensor(self.request.draws_by), torch.tensor(self.counter)]
         return [*state, *scalars, *(copy_of(tensor) for _, tensor in self.captured.batch)]
 
     def whole(self) -> Gradients:
@@ -111,7 +111,7 @@ class Graphs:
 
     def _by_eager(self, graph: fx.GraphModule, trace: Trace) -> dict[str, Array]:
         def run(*arguments: Tensor) -> Any:
-            with FirstOfEqual(), Draws(self.request.seed, self.counter), autocast(self.request.precision):
+            with FirstOfEqual(), Draws(self.request.draws_by, self.counter), autocast(self.request.precision):
                 return _Exported(graph, trace, self.captured.calls).run(*arguments)
 
         return self._differentiated(run)

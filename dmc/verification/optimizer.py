@@ -65,10 +65,14 @@ class Optimizers:
 
 
 def torch_optimizers(given: Any, parameters: Mapping[str, Tensor]) -> tuple[Optimizers, float | None]:
-    """Optimizers of these parameters equivalent to `given`, and the clipping norm, if any.
+    """Optimizers of these parameters equivalent to `given`, and the clipping norm, if any; for None one of nothing.
 
     Instances of `torch.optim` are copied with their state; their parameters stay the same objects.
     """
+    if given is None:
+        return Optimizers([torch.optim.SGD([torch.zeros(())], lr=0.0)]), None
+    if isinstance(given, optim.Over):
+        return torch_optimizers(given.optimizer, given.of(parameters))
     if isinstance(given, optim.Optimizer):
         plan = optim.plan(given, parameters)
         return Optimizers([_of_group(plan, i, parameters) for i in range(len(plan.groups))]), given.clip_grad_norm

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from dmc.dtypes import Array
 from dmc.importer.capture import tree
 from dmc.importer.capture.objective import TARGET_NAMES
-from dmc.importer.capture.own_loss import reader_of
+from dmc.importer.capture.own_loss import OfModel, reader_of
 from dmc.importer.forward.precision import Precision
 from dmc.program.labels import GRADIENT
 from dmc.verification.arrays import array_of, copy_of, tensor_of, view_of
@@ -85,9 +85,10 @@ def eager_steps(
 def eager_evaluation(request: Request, counter: int, noise: float = 0.0) -> Reference:
     """The outputs in eval mode, after `counter` steps, without gradients; see `eager_step`."""
     with borrowed(request.modes, request.dtype), torch.no_grad(), _disturbed(request, noise):
-        for module in (request.model, *([request.loss] if isinstance(request.loss, nn.Module) else [])):
+        loss = request.loss.function if isinstance(request.loss, OfModel) else request.loss
+        for module in (request.model, *([loss] if isinstance(loss, nn.Module) else [])):
             module.eval()
-        with FirstOfEqual(), Draws(request.seed, counter), autocast(request.precision):
+        with FirstOfEqual(), Draws(request.draws_by, counter), autocast(request.precision):
             outputs = objective(request, request.example)
         return Reference(_arrays(_named(outputs)), ())
 
@@ -166,11 +167,12 @@ class _Eager:
             parameter.grad = None
         totals: list[Tensor] = []
         for part in range(parts):
-            with FirstOfEqual(), Draws(request.seed, counter * parts + part) as draws:
+            with FirstOfEqual(), Draws(request.draws_by, counter * parts + part) as draws:
                 with autocast(request.precision):
                     loss, *aux = objective(request, micro_batch(request.example, part, parts))
                 draws.close()
-                (loss / parts).backward()
+                if request.optimizer is not None:
+                    (loss / parts).backward()
                 _densify(request.model)
             own = [each.detach() for each in (loss, *aux)]
             totals = [total + each for total, each in zip(totals, own, strict=True)] if totals else own
@@ -203,7 +205,10 @@ def objective(request: Request, example: Any) -> list[Any]:
     example = pytree.tree_map_only(Tensor, lambda tensor: _given(tensor, request.dtype), micro_batch(example, 0, 1))
     keyword: dict[str, Any] = dict(example) if isinstance(example, Mapping) else {}
     positional: list[Any] = [] if isinstance(example, Mapping) else list(example)
-    if (read := reader_of(loss)) is not None:
+    if isinstance(loss, OfModel):
+        result: Any = loss.function(model, *positional, **keyword)
+        result = torch.zeros(()) if result is None and not loss.needs_loss else result
+    elif (read := reader_of(loss)) is not None:
         result = read(model(*positional, **keyword))
     else:
         assert callable(loss), "a loss that is not the model's own is a function"

@@ -12,8 +12,9 @@ from torch.utils import _pytree as pytree
 
 from dmc import optim
 from dmc.importer.capture.capture import Loss
-from dmc.importer.capture.own_loss import OwnLoss
+from dmc.importer.capture.own_loss import OfModel, OwnLoss
 from dmc.importer.forward.precision import Precision
+from dmc.importer.traced import added_to_seed, signed
 from dmc.verification.other_roundings import NARROW
 
 
@@ -21,11 +22,12 @@ from dmc.verification.other_roundings import NARROW
 class Request:
     """The arguments of `dmc.compile` that define the meaning of a step. modes: whether each module is in training mode.
 
+    phase, number: its name and place among phases. optimizer: None where it trains nothing.
     is_widened: whether everything in a narrower floating type is converted to f32.
     """
 
     model: nn.Module
-    loss: Loss | OwnLoss | None
+    loss: Loss | OwnLoss | OfModel | None
     optimizer: Any
     example: Any
     precision: Precision
@@ -33,11 +35,13 @@ class Request:
     seed: int
     modes: Mapping[nn.Module, bool]
     is_widened: bool = False
+    phase: str = ""
+    number: int = 0
 
     @staticmethod
     def of(
         model: nn.Module,
-        loss: Loss | None,
+        loss: Loss | OfModel | None,
         optimizer: Any,
         example: Any,
         precision: Precision,
@@ -45,7 +49,8 @@ class Request:
         seed: int,
     ) -> Request:
         """The request, with the modules' current modes."""
-        modules = [*model.modules(), *(loss.modules() if isinstance(loss, nn.Module) else ())]
+        function = loss.function if isinstance(loss, OfModel) else loss
+        modules = [*model.modules(), *(function.modules() if isinstance(function, nn.Module) else ())]
         modes = {module: module.training for module in modules}
         return Request(model, loss, optimizer, example, precision, accumulate, seed, modes)
 
@@ -57,6 +62,11 @@ class Request:
     def plan(self) -> optim.Plan:
         """The optimizer as compiled, for the parameters that require a gradient."""
         return optim.plan_for(self.model, self.optimizer)
+
+    @property
+    def draws_by(self) -> int:
+        """The seed of its random numbers."""
+        return signed(self.seed + added_to_seed(self.number))
 
     @property
     def is_mixed(self) -> bool:

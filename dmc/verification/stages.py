@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from dmc.forms import IMPORTED, PLANNED
 from dmc.importer.update import trace_update
+from dmc.optim import OWN_COUNT
 from dmc.runtime.outcome import Expected
+from dmc.runtime.signature import counter_of
 from dmc.verification import form_places
 from dmc.verification.arrays import array_of, tensor_of
 from dmc.verification.forms import Forms, Watched
@@ -45,7 +47,7 @@ class Stages:
         )
 
     def _all(self) -> Iterator[tuple[str, Callable[[], Finding]]]:
-        graphs = GraphStages(self.request, int(self.expected.start["step"]), self.expected.tolerance)
+        graphs = GraphStages(self.request, self._counter, self.expected.tolerance)
         yield "the exported graph", graphs.exported
         yield "the patterns", graphs.patterns
         yield "the rules and composites", graphs.rules
@@ -53,6 +55,14 @@ class Stages:
         yield "the optimizer's update", self._update
         for name in self.forms.names():
             yield f"form {name.partition('-')[2]}", self._form(name, graphs)
+
+    def _apart(self, parameters: Iterable[str]) -> frozenset[str]:
+        """Those that count their own steps."""
+        return frozenset(name for name in parameters if f"{name}.{OWN_COUNT}" in self.expected.start)
+
+    @property
+    def _counter(self) -> int:
+        return int(self.expected.start[counter_of(self.request.phase)])
 
     def _form(self, name: str, graphs: GraphStages) -> Callable[[], Finding]:
         def run() -> Finding:
@@ -74,15 +84,16 @@ class Stages:
     def _update(self) -> Finding:
         """The update as imported, on eager's gradients."""
         reference, start = self.reference, self.expected.start
-        specs = [spec for spec in self.expected.specs if spec.role == "parameter"]
+        # What other programs train, this one does not.
+        specs = [spec for spec in self.expected.specs if spec.role == "parameter" and spec.mutated]
         parameters = {spec.name: tensor_of(start[spec.name]) for spec in specs}
         loss = tensor_of(reference.values["loss"])
-        update = trace_update(self.request.plan(), parameters, {}, loss.dtype)
-        raw = {name: tensor_of(each) for name, each in mean_gradients(self.request, int(start["step"])).items()}
+        update = trace_update(replace(self.request.plan(), apart=self._apart(parameters)), parameters, {}, loss.dtype)
+        raw = {name: tensor_of(each) for name, each in mean_gradients(self.request, self._counter).items()}
         gradients = [raw.get(name, torch.zeros_like(parameter)) for name, parameter in parameters.items()]
         slots = [tensor_of(start[slot]) for slot in update.slots]
         rates, guard = torch.tensor(reference.rates), torch.tensor(0, dtype=torch.int32)
-        scalars = [torch.tensor(int(start["step"])), loss, rates, guard]
+        scalars = [torch.tensor(self._counter), loss, rates, guard]
         with torch.no_grad():
             results = update.graph(*parameters.values(), *gradients, *slots, *scalars)
         found = self.expected.differences(

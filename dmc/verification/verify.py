@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from dmc.errors import ArtifactError, EagerError
 from dmc.observer import Observer
-from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact
+from dmc.runtime.artifact import EVALUATION, Artifact, kind_of
 from dmc.runtime.cpu import check_cpu, is_checked
+from dmc.runtime.signature import counter_of
 from dmc.verification.comparison import Comparison
 from dmc.verification.estimate import Rates
 from dmc.verification.evaluation import check_evaluation
@@ -87,11 +88,11 @@ class Verification:
     def _most(self, name: str) -> int:
         """The most steps that are compared. An evaluation leaves nothing behind, and neither does what is
         interpreted."""
-        return STEPS if self._runs_here() and not name.startswith(EVALUATION) else 1
+        return STEPS if self._runs_here() and kind_of(name) != EVALUATION else 1
 
     def _too_long(self, name: str, eager: float, longer: float, spent: float, rates: Rates) -> str:
         what = "a step of eager" if self._runs_here() else "interpreting a step that cannot run here"
-        which = "" if name == TRAINING else f"program '{name}': "
+        which = "" if name == self.artifact.names[0] else f"program '{name}': "
         beside = f", beside {spent:.1f} s for other programs" if spent else ""
         whole = eager + longer + rates.element * COMPARED * sum(array.size for array in self.artifact.state)
         return (
@@ -100,11 +101,16 @@ class Verification:
         )
 
     def _compare(self, name: str, steps: int) -> None:
-        subject, artifact, counter, runs_here = self.subjects[name], self.artifact, self._counter(), self._runs_here()
-        if name.startswith(EVALUATION):
+        subject, artifact, counter, runs_here = (
+            self.subjects[name],
+            self.artifact,
+            self._counter(name),
+            self._runs_here(),
+        )
+        if kind_of(name) == EVALUATION:
             check_evaluation(subject, artifact, name, counter, runs_here)
             return
-        own = artifact if name == TRAINING else replace(artifact.programs[name], state=artifact.state)
+        own = replace(artifact.program(name, "the step"), state=artifact.state)
         Comparison(subject, own, counter, runs_here, self.observer, steps - 1).run()
 
     def _runs_here(self) -> bool:
@@ -118,8 +124,12 @@ class Verification:
             return False
         return True
 
-    def _counter(self) -> int:
-        specs = self.artifact.signature.state
-        return next(
-            int(array) for spec, array in zip(specs, self.artifact.state, strict=True) if spec.role == "counter"
-        )
+    def _counter(self, name: str) -> int:
+        """What a program counts before its first step; an evaluation looks at the first counter."""
+        specs, own = self.artifact.signature.state, self.artifact.program(name, "the step").signature
+        counts = {
+            spec.name: int(array)
+            for spec, array in zip(specs, self.artifact.state, strict=True)
+            if spec.role == "counter"
+        }
+        return counts[counter_of(own.phase)] if own.controls else next(iter(counts.values()))

@@ -9,11 +9,11 @@ import warnings
 import pytest
 
 import dmc
-from tests.mistakes import code, numbers, steps, tensors
+from tests.mistakes import code, numbers, phases, steps, tensors
 from tests.mistakes.table import MISTAKES
 
 # Importing them has filled the table.
-SUBJECTS = (numbers, code, tensors, steps)
+SUBJECTS = (numbers, code, tensors, steps, phases)
 # What tells nothing to users.
 _RAW = ("torch._subclasses", "!torch.", "FakeTensorD", "Sym", "unhinted", "u0", "zuf0", "_export_root")
 

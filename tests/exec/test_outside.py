@@ -68,7 +68,7 @@ def made(artifact: Artifact) -> Made:
     model = Net()
     CompiledStep(artifact).update(model)
     optimizer = _optimizer(model)
-    return Made(CompiledStep(artifact, outside=Outside(model, None, optimizer)), model, optimizer)
+    return Made(CompiledStep(artifact, outside=Outside(model, [], {"training": optimizer})), model, optimizer)
 
 
 def test_the_rate_of_the_given_optimizer_is_followed(made: Made, artifact: Artifact) -> None:
@@ -93,7 +93,7 @@ def test_the_rate_of_the_given_optimizer_is_followed(made: Made, artifact: Artif
 
 def test_an_optimizer_that_is_gone_leaves_its_rate(artifact: Artifact) -> None:
     model = Net()
-    step = CompiledStep(artifact, outside=Outside(model, None, torch.optim.SGD(model.parameters(), lr=0.7)))
+    step = CompiledStep(artifact, outside=Outside(model, [], {"training": torch.optim.SGD(model.parameters(), lr=0.7)}))
     other = CompiledStep(artifact)
     for _ in range(2):
         assert float(step(X, Y)) == float(other(X, Y))

@@ -156,7 +156,7 @@ def test_a_pipe_in_a_checkpoint_is_refused(tmp_path: Path, name: str) -> None:
         ({"mesh": {"dp": 3, "tp": 2}}, "cannot be split as"),
         ({"shards": []}, "in shards"),
         ({"tensors": {"model.w": []}}, "Expected `object`, got `array`"),
-        ({"tensors": {}}, "does not have one count of steps"),
+        ({"tensors": {}}, "does not have a count of steps"),
         ({"step": -1}, "Expected `int` >= 0"),
         ({"frozen": {"model.w": "0" * 64}}, "holds 'model.w', and leaves it out"),
     ],
