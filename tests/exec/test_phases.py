@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import StepLR
 
 import dmc
+from dmc.cli.main import main
 from dmc.errors import InputError, NonFiniteLossError
-from tests.large import large_unless
+from tests.large import large, large_unless
 from tests.phased import CASES, assert_state, assert_trains_like_eager
 from tests.phased_models import Small, of_critic, of_generator, wasserstein
 
@@ -75,6 +76,30 @@ def test_files_and_checkpoints(tmp_path: Path) -> None:
         optimizer.load_state_dict(other.torch_optimizer_state(optimizer, model))
         steps = {int(each["step"]) for each in optimizer.state.values()}
         assert steps == {state["step"][phase]}
+
+
+def test_commands_show_a_phase_and_train_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case, file = CASES["WGAN-GP"], str(tmp_path / "step.dmc")
+    model = case.model()
+    dmc.compile_artifact(model, phases=case.phases(model)).write(file)
+    assert main(["inspect", file, "--program", "generator"]) == 0
+    shown = capsys.readouterr().out
+    assert "programs critic, generator\n" in shown
+    assert "step.phases['generator'](noise) -> loss" in shown
+    assert main(["run", file, "--steps", "1", "--batches", "none.npz"]) == 1
+    assert "has several phases, critic, generator, and only Python code knows" in capsys.readouterr().err
+
+
+@large
+def test_phases_are_planned_and_proven_for_gpus() -> None:
+    case = CASES["SAC"]
+    model = case.model()
+    artifact = dmc.compile_artifact(model, phases=case.phases(model), target="cuda")
+    assert artifact.names == ["critics", "actor", "temperature", "targets"]
+    for name in artifact.names:
+        program = artifact.program(name, "the step")
+        assert program.code is not None
+        assert "V11" in program.certificate.properties
 
 
 class Noisy(nn.Module):
