@@ -13,7 +13,7 @@ from dmc.errors import DmcError
 from dmc.kernels.code import KernelCode, compile_recipe
 from dmc.kernels.implementation import implementation_of
 from dmc.kernels.recipe import Buffer
-from dmc.lowering.native_steps import tensor_map
+from dmc.lowering.cuda.native_steps import tensor_map
 from dmc.program.code import TensorMap
 
 INDEX = "launches.json"

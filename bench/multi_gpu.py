@@ -207,7 +207,7 @@ def _of_system(
 
 def _dmc(path: Path, given: list[dict[str, torch.Tensor]], ranks: int, batch: int, apart: bool) -> Result:
     from bench.local_copies import without_others
-    from dmc.lowering.one_lane import in_one_lane
+    from dmc.lowering.stream.one_lane import in_one_lane
     from dmc.program import Await, Collective, Job, Record
     from dmc.runtime import Artifact, Step
     from dmc.runtime.world.launch import world_from_environment

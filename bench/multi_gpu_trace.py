@@ -34,7 +34,7 @@ Kernel = tuple[str, int, float, float]
 
 def main() -> int:
     """Traces both."""
-    from dmc.lowering.one_lane import in_one_lane
+    from dmc.lowering.stream.one_lane import in_one_lane
     from dmc.runtime import Artifact
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -23,7 +23,7 @@ from dmc.compiled_step import CompiledStep, TorchState
 from dmc.errors import DmcError, PlanError
 from dmc.executors import Executor, Settings
 from dmc.importer.capture.capture import Loss
-from dmc.lowering.iree import check_target
+from dmc.lowering.iree.compiler import check_target
 from dmc.machine import machine as machine_named
 from dmc.machine import machine_for
 from dmc.mesh import Mesh

@@ -17,12 +17,12 @@ from dmc.analysis.requests.settings import write_settings, write_ways
 from dmc.errors import CodegenError
 from dmc.forms import IMPORTED, PLACED, PLANNED
 from dmc.lowering.calling import with_splits
-from dmc.lowering.device_code import device_code
+from dmc.lowering.cuda.device_code import device_code
 from dmc.lowering.implementations import code_for
 from dmc.lowering.kernel_code import CodeLibrary
-from dmc.lowering.kernels import next_ways
-from dmc.lowering.one_lane import in_one_lane
-from dmc.lowering.stream import compile_job
+from dmc.lowering.kernels.kernels import next_ways
+from dmc.lowering.stream.one_lane import in_one_lane
+from dmc.lowering.stream.program import compile_job
 from dmc.machine import cost_table_hash, machine
 from dmc.observer import Observer
 from dmc.passes.base import PassManagerOptions

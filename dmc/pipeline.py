@@ -1,6 +1,6 @@
 """The compiler on one screen: its stages in order, each with its passes and the form it must leave behind.
 
-The bodies of kernels that IREE compiles then go through `dmc.lowering.rewrites`.
+The bodies of kernels that IREE compiles then go through `dmc.lowering.kernels.rewrites`.
 """
 
 from __future__ import annotations

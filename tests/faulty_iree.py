@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from iree.compiler.tools.binaries import find_tool
 
-from dmc.lowering import iree
+from dmc.lowering.iree import compiler
 
 FAULTS = {"crashed": "kill -SEGV $$", "late": "sleep 60", "refused": "echo 'error: no' >&2; exit 1"}
 
@@ -38,4 +38,4 @@ def put_fault(fault: str, condition: str, directory: Path, monkeypatch: pytest.M
     script = directory / "iree-compile"
     script.write_text(_SCRIPT.format(condition=condition, fault=FAULTS[fault], compiler=find_tool("iree-compile")))
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(iree, "find_tool", lambda _: str(script))
+    monkeypatch.setattr(compiler, "find_tool", lambda _: str(script))

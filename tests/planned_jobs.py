@@ -12,8 +12,8 @@ import numpy as np
 from dmc import dialect
 from dmc._mlir import ir
 from dmc.dtypes import dtype_of
-from dmc.lowering.kernels import compile_kernels
-from dmc.lowering.stream import compile_job
+from dmc.lowering.kernels.kernels import compile_kernels
+from dmc.lowering.stream.program import compile_job
 from dmc.program import Await, Channel, Collective, Job, Lane, Launch, Move, Program, Range, Record, Slot, aligned
 from dmc.runtime.device import Device
 from dmc.runtime.planned import PlannedSession

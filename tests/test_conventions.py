@@ -38,7 +38,7 @@ CONTEXTS = {
     "dmc/cli/tune.py": "entry point",
     "dmc/importer/linalg/torch_passes.py": "entry point of a process",
     "dmc/fit.py": "entry point",
-    "dmc/lowering/kernel_reader.py": "reads what IREE wrote, with IREE's own bindings",
+    "dmc/lowering/kernels/kernel_reader.py": "reads what IREE wrote, with IREE's own bindings",
     "dmc/calibration/cpu.py": "compiles kernels apart from a step",
     "bench/gpu_sanitizer.py": "reads the regions of the tests",
     "bench/fusion_program.py": "runs pipelines of passes",

@@ -24,8 +24,8 @@ from dmc.api import CompiledStep
 from dmc.calibration.fits import solved
 from dmc.calibration.steps import drawn_batch
 from dmc.forms import SCHEDULED
-from dmc.lowering.kernels import compile_kernels
-from dmc.lowering.stream import compile_job
+from dmc.lowering.kernels.kernels import compile_kernels
+from dmc.lowering.stream.program import compile_job
 from dmc.machine import Copying, Device, Floor, Machine, Rates, Shares, at_peak_ns
 from dmc.pipeline import stem
 from dmc.program import Command, Job, Kernel, Launch

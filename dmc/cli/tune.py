@@ -84,7 +84,7 @@ def write_candidates(artifact: Artifact, side: Path, known: Collection[str] = ()
     from dmc._mlir import ir
     from dmc.cache import Cache, using
     from dmc.forms import PLANNED
-    from dmc.lowering.candidates import candidates_of
+    from dmc.lowering.cuda.candidates import candidates_of
     from dmc.pipeline import stem
 
     if stem(PLANNED) not in artifact.ir:

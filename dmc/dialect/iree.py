@@ -7,8 +7,8 @@ from dmc._mlir import ext, ir
 
 # No postponed annotations: the bindings read the classes' annotations directly.
 
-# IREE's name is compute_barrier.start, but MLIR cannot register a name with a second dot; `dmc.lowering.iree` corrects
-# it.
+# IREE's name is compute_barrier.start, but MLIR cannot register a name with a second dot; `dmc.lowering.iree`
+# corrects it.
 FUSION_BARRIER = "iree_tensor_ext.compute_barrier_start"
 
 

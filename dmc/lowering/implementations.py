@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dmc._mlir import ir
 from dmc.analysis.requests.settings import machine_of, tuning_of
 from dmc.lowering.kernel_code import CodeLibrary
-from dmc.lowering.kernels import compile_kernels
+from dmc.lowering.kernels.kernels import compile_kernels
 from dmc.machine import machine
 from dmc.program.tuning import Table, tables
 from dmc.target import Target
@@ -25,7 +25,7 @@ def code_for(module: ir.Module, names: Iterable[str], target: Target) -> CodeLib
     if not target.has_kernels:
         return compile_kernels(module, names, target)
     # Triton takes long to load, and steps for the CPU do not need it.
-    from dmc.lowering.native import native_kernels
+    from dmc.lowering.cuda.native import native_kernels
 
     ours, declined = native_kernels(module, names, _table(module))
     if not declined:

@@ -74,7 +74,7 @@ class CodeLibrary:
 
     device: the executable target, in IREE's syntax. kernels: IREE's code for them. executables: the text of each
     `stream.executable`, by symbol. native: the kernels that are not IREE's; modules: their code. ways: the number of
-    the way in which IREE compiled each kernel (`dmc.lowering.kernels.WAYS`).
+    the way in which IREE compiled each kernel (`dmc.lowering.kernels.kernels.WAYS`).
     """
 
     device: str

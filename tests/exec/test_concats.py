@@ -11,8 +11,8 @@ from torch import Tensor, nn
 import dmc
 from dmc._mlir import ir
 from dmc.lowering.kernel_code import leaves
-from dmc.lowering.kernels import compile_kernels
-from dmc.lowering.rewrites.concatenate_by_loops import MOST_PARTS, ConcatenateByLoops
+from dmc.lowering.kernels.kernels import compile_kernels
+from dmc.lowering.kernels.rewrites.concatenate_by_loops import MOST_PARTS, ConcatenateByLoops
 from dmc.program import Launch
 from dmc.runtime import Step
 from dmc.target import CPU

@@ -10,7 +10,7 @@ from torch import nn
 
 import dmc
 from dmc._mlir import ir
-from dmc.lowering.rewrites.split_deep_products import DEEPEST, PIECE, SplitDeepProducts
+from dmc.lowering.kernels.rewrites.split_deep_products import DEEPEST, PIECE, SplitDeepProducts
 from dmc.walk import walk
 from tests.compiled import assert_descends_as_eager
 

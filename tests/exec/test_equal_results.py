@@ -13,7 +13,8 @@ from torch.nn import functional
 
 import dmc
 from dmc.errors import DmcError
-from dmc.lowering import iree, kernels
+from dmc.lowering.iree import compiler
+from dmc.lowering.kernels import kernels
 
 LOOPS_ONLY = (
     "--iree-preprocessing-pass-pipeline=builtin.module(util.func("
@@ -56,7 +57,7 @@ def test_results_of_unequal_windows_are_right() -> None:
 
 
 def test_what_iree_would_mix_up_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(iree, "_MERGE_EQUAL", LOOPS_ONLY)
+    monkeypatch.setattr(compiler, "_MERGE_EQUAL", LOOPS_ONLY)
     # Not operation by operation, where there is nothing to mix up.
     monkeypatch.setattr(kernels, "WAYS", kernels.WAYS[:2])
     with pytest.raises(DmcError, match="takes two of its results for equal"):

@@ -10,9 +10,9 @@ import dmc
 from dmc import dialect
 from dmc._mlir import ir
 from dmc.api import compile_artifact
-from dmc.lowering.kernels import compile_kernels
-from dmc.lowering.matmul_tiles import with_tiles
-from dmc.lowering.stream import stream_module
+from dmc.lowering.kernels.kernels import compile_kernels
+from dmc.lowering.stream.matmul_tiles import with_tiles
+from dmc.lowering.stream.program import stream_module
 from dmc.target import CPU
 from tests.compiled import assert_descends_as_eager
 

@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 import dmc
-from dmc.lowering import kernels, stream
-from dmc.lowering.panel_loops import with_panel_loops
-from dmc.lowering.rewrites.split_deep_products import DEEPEST, PIECE
+from dmc.lowering.kernels import kernels
+from dmc.lowering.kernels.panel_loops import with_panel_loops
+from dmc.lowering.kernels.rewrites.split_deep_products import DEEPEST, PIECE
+from dmc.lowering.stream import program as stream
 from tests.compiled import assert_descends_as_eager
 
 # Tiles of 128 rows or columns do not divide them, and the last is not a multiple of a panel's width.

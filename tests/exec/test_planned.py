@@ -9,10 +9,10 @@ from iree.compiler import compile_str
 from dmc import dialect
 from dmc._mlir import ir
 from dmc.errors import ArtifactError, DmcError
-from dmc.lowering import stream
 from dmc.lowering.kernel_code import CodeLibrary
-from dmc.lowering.kernels import compile_kernels
-from dmc.lowering.stream import compile_job, stream_module
+from dmc.lowering.kernels.kernels import compile_kernels
+from dmc.lowering.stream import program as stream_program
+from dmc.lowering.stream.program import compile_job, stream_module
 from dmc.program import Await, Collective, Job, Launch, Move, Range, Record
 from dmc.runtime.device import Device
 from dmc.runtime.planned import PlannedSession
@@ -100,7 +100,7 @@ def test_the_step_may_be_cut_into_many_functions(monkeypatch: pytest.MonkeyPatch
     given = {"x": [normal(4, 8, seed=5)] * 2, "g": [normal(8, 8, seed=rank) for rank in (6, 7)]}
     outputs: list[bytes] = []
     for commands in (500, 1):
-        monkeypatch.setattr(stream, "_PART", commands)
+        monkeypatch.setattr(stream_program, "_PART", commands)
         assert stream_module(training(), _code(training())).count("util.call") == (1 if commands == 500 else 9)
         loaded = session(training(), KERNELS, {"w": state})
         outputs.append(b"".join(each.tobytes() for each in run(loaded, given)["y"]))

@@ -14,7 +14,7 @@ import dmc
 from dmc.api import compile_artifact
 from dmc.errors import ArtifactError, DmcError, ProofError
 from dmc.kernels.generated import Declined
-from dmc.lowering import native
+from dmc.lowering.cuda import native
 from dmc.machine import cost_table_hash, machine, write_machine
 from dmc.observer import RecordingObserver
 from dmc.program import Launch

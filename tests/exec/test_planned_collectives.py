@@ -12,7 +12,7 @@ import pytest
 from dmc.dtypes import dtype_of
 from dmc.errors import DmcError
 from dmc.lowering.kernel_code import CodeLibrary
-from dmc.lowering.stream import stream_module
+from dmc.lowering.stream.program import stream_module
 from tests.planned_jobs import COMM, COPY_IN, COPY_OUT, Draft, run, session
 
 COUNT = 12

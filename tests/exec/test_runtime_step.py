@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from dmc.errors import ArtifactError, DmcError, InputError, NonFiniteLossError, StateError
-from dmc.lowering.iree import run_iree
+from dmc.lowering.iree.compiler import run_iree
 from dmc.runtime import Step, device, load
 from dmc.runtime.device import Device
 from dmc.target import CPU

@@ -25,8 +25,8 @@ from dmc.cli.main import main
 from dmc.compiled_step import CompiledStep
 from dmc.errors import InputError
 from dmc.forms import PLANNED, SCHEDULED
-from dmc.lowering.kernels import compile_kernels
-from dmc.lowering.stream import compile_job
+from dmc.lowering.kernels.kernels import compile_kernels
+from dmc.lowering.stream.program import compile_job
 from dmc.pipeline import stem
 from dmc.program import Buffer, Class, Collective, Command, Move, Program, Range, Space, aligned
 from dmc.program.certificate import PROPERTIES

@@ -24,7 +24,7 @@ from dmc.forms import IMPORTED, PLANNED
 from dmc.importer.evaluation import import_evaluation
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
-from dmc.lowering import products
+from dmc.lowering.cuda import products
 from dmc.plans import Plan
 from dmc.program import ALIGNMENT, Job
 from dmc.program.dataflow import Dataflow

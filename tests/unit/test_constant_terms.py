@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dmc._mlir import ir
-from dmc.lowering.rewrites.read_constant_terms import ReadConstantTerms
+from dmc.lowering.kernels.rewrites.read_constant_terms import ReadConstantTerms
 from dmc.walk import walk
 
 LOOP = """

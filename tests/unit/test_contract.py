@@ -9,10 +9,10 @@ import pytest
 from dmc import dialect
 from dmc._mlir import ir
 from dmc.errors import DmcError, ProofError
-from dmc.lowering import kernels
 from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, Group, KernelCode, KernelCommand
-from dmc.lowering.kernels import compile_kernels
-from dmc.lowering.stream import stream_module
+from dmc.lowering.kernels import kernels
+from dmc.lowering.kernels.kernels import compile_kernels
+from dmc.lowering.stream.program import stream_module
 from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
 from dmc.program.code import Access, Binding, Place
 from dmc.program.contract import check_contracts

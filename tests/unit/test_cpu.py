@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dmc.errors import ArtifactError
-from dmc.lowering.cpu_features import required_features, with_used_features
+from dmc.lowering.iree.cpu_features import required_features, with_used_features
 from dmc.runtime.cpu import check_cpu, is_checked, missing_features
 
 TARGET = (

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from dmc import dialect
 from dmc._mlir import ir
 from dmc.errors import DmcError, ProofError
-from dmc.lowering.device_code import device_code
+from dmc.lowering.cuda.device_code import device_code
 from dmc.lowering.kernel_code import CodeLibrary
-from dmc.lowering.kernels import compile_kernels
+from dmc.lowering.kernels.kernels import compile_kernels
 from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
 from dmc.program.code import MAIN, CodeModule, DeviceCode, Dispatch, Fill, Place
 from dmc.program.device_contract import check_device_code

@@ -8,8 +8,8 @@ import pytest
 
 from dmc import dialect
 from dmc._mlir import ir
-from dmc.lowering.device_code import device_code
-from dmc.lowering.kernels import compile_kernels
+from dmc.lowering.cuda.device_code import device_code
+from dmc.lowering.kernels.kernels import compile_kernels
 from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
 from dmc.program.code import MAIN, DeviceCode, Dispatch
 from dmc.target import CUDA

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dmc.errors import CodegenError
-from dmc.lowering.equal_results import check_results, share_results
+from dmc.lowering.iree.equal_results import check_results, share_results
 from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, Group, KernelCode, KernelCommand
 from dmc.program.code import Binding, Place
 

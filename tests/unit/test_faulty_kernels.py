@@ -10,9 +10,9 @@ import pytest
 from dmc import dialect
 from dmc._mlir import ir
 from dmc.errors import CodegenError
-from dmc.lowering import iree
+from dmc.lowering.iree import compiler
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
-from dmc.lowering.kernels import WAYS, compile_kernels
+from dmc.lowering.kernels.kernels import WAYS, compile_kernels
 from dmc.target import CPU
 from tests.faulty_iree import given, has, put_fault
 
@@ -56,8 +56,8 @@ def test_its_operations_are_compiled_one_by_one(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_hang_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(iree, "PATIENCE_S", 3.0)
-    monkeypatch.setattr(iree, "EACH_S", 0.0)
+    monkeypatch.setattr(compiler, "PATIENCE_S", 3.0)
+    monkeypatch.setattr(compiler, "EACH_S", 0.0)
     put_fault("late", f"{BAD} && {AGGRESSIVE}", tmp_path, monkeypatch)
     assert _compiled(300, "bad").ways == {"bad": 1}
 

@@ -12,7 +12,7 @@ import pytest
 
 from dmc import processes
 from dmc.errors import CodegenError, CodegenFailure
-from dmc.lowering.isolation import isolate
+from dmc.lowering.iree.isolation import isolate
 
 NAMES = frozenset(f"k{i}" for i in range(20))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from iree.compiler import ir
 
-from dmc.lowering.dispatch_access import binding_accesses
-from dmc.lowering.dispatch_order import ordered_bindings
 from dmc.lowering.kernel_code import (
     Copy,
     Dispatch,
@@ -16,7 +14,9 @@ from dmc.lowering.kernel_code import (
     with_copies_in,
     without_copy_out,
 )
-from dmc.lowering.stream_collectives import Combination
+from dmc.lowering.kernels.accesses import binding_accesses
+from dmc.lowering.kernels.order import ordered_bindings
+from dmc.lowering.stream.collectives import Combination
 from dmc.program.code import Access, Binding, Place
 from dmc.program.contract import is_safe_in_place
 

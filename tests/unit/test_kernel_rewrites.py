@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from dmc._mlir import ir
-from dmc.lowering.iree import run_iree
-from dmc.lowering.rewrites.keep_rounding import KeepRounding
+from dmc.lowering.iree.compiler import run_iree
+from dmc.lowering.kernels.rewrites.keep_rounding import KeepRounding
 from dmc.target import target
 
 Check = Callable[[ir.Module], None]

@@ -9,9 +9,9 @@ import pytest
 from dmc import dialect
 from dmc._mlir import ir
 from dmc.errors import DmcError
-from dmc.lowering import kernels
 from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, leaves
-from dmc.lowering.kernels import compile_kernels
+from dmc.lowering.kernels import kernels
+from dmc.lowering.kernels.kernels import compile_kernels
 from dmc.program.contract import is_safe_in_place
 from dmc.target import CPU
 

@@ -6,10 +6,10 @@ import pytest
 
 from dmc import dialect
 from dmc._mlir import ir
-from dmc.lowering import kernels
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
-from dmc.lowering.kernels import compile_kernels
-from dmc.lowering.known_kernels import KnownKernels
+from dmc.lowering.kernels import kernels
+from dmc.lowering.kernels.kernels import compile_kernels
+from dmc.lowering.kernels.known_kernels import KnownKernels
 from dmc.target import CPU, CUDA, target
 from tests.unit.test_kernels import SUM
 
@@ -115,7 +115,7 @@ def test_other_constants_under_one_name_are_other_code(compiled: list[str]) -> N
 
 
 def test_large_code_is_not_kept(compiled: list[str], context: ir.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dmc.lowering.known_kernels._LONGEST", 100)
+    monkeypatch.setattr("dmc.lowering.kernels.known_kernels._LONGEST", 100)
     _library(context, a=SUM)
     _library(context, b=SUM)
     assert len(compiled) == 2

@@ -14,12 +14,12 @@ from dmc._mlir import func, ir
 from dmc.analysis.kernels.problems import PlacedProblem
 from dmc.errors import DmcError, ProofError
 from dmc.kernels.problem import TensorType, problem
-from dmc.lowering import native_steps
-from dmc.lowering.attention import attention_of
-from dmc.lowering.candidates import candidates_of
-from dmc.lowering.device_code import device_code
+from dmc.lowering.cuda import native_steps
+from dmc.lowering.cuda.attention import attention_of
+from dmc.lowering.cuda.candidates import candidates_of
+from dmc.lowering.cuda.device_code import device_code
+from dmc.lowering.cuda.native import UNMEASURED, as_launched, kernel_key, native_kernels, ways_of
 from dmc.lowering.kernel_code import CodeLibrary
-from dmc.lowering.native import UNMEASURED, as_launched, kernel_key, native_kernels, ways_of
 from dmc.machine.files import machine
 from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
 from dmc.program.code import Attention, DeviceCode, Dispatch, Heads, Place

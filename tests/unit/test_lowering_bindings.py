@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from dmc.errors import DmcError
-from dmc.lowering.iree import check_bindings
+from dmc.lowering.iree.compiler import check_bindings
 from dmc.target import CPU, CUDA_BY_IREE, Target
 
 

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from dmc import dialect
 from dmc._mlir import ir
 from dmc.errors import ProofError
-from dmc.lowering.device_code import device_code
+from dmc.lowering.cuda.device_code import device_code
+from dmc.lowering.cuda.products import WORKSPACE, product_of
 from dmc.lowering.implementations import code_for
 from dmc.lowering.kernel_code import CodeLibrary
-from dmc.lowering.products import WORKSPACE, product_of
 from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
 from dmc.program.code import Dispatch, Product
 from dmc.program.device_contract import check_device_code

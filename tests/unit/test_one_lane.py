@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from dmc.lowering.one_lane import in_one_lane
-from dmc.lowering.stream_regions import regions_of
+from dmc.lowering.stream.one_lane import in_one_lane
+from dmc.lowering.stream.regions import regions_of
 from dmc.program import Await, Record
 from tests.hand_made_jobs import COPY, LANES, Rank, job_of
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dmc._mlir import ir
-from dmc.lowering.rewrites.overflow_powers import OverflowPowers
+from dmc.lowering.kernels.rewrites.overflow_powers import OverflowPowers
 
 LOOP = """
 func.func @f(%x: tensor<4xf32>, %init: tensor<RESULTxf32>) -> tensor<RESULTxf32> {

@@ -9,12 +9,12 @@ import pytest
 
 from dmc import dialect
 from dmc._mlir import ir
-from dmc.lowering import kernels
 from dmc.lowering.kernel_code import CodeLibrary
-from dmc.lowering.kernels import compile_kernels
-from dmc.lowering.panel_loops import is_marked, misread_panels, with_panel_loops
-from dmc.lowering.panel_packing import with_packing_tiles
-from dmc.lowering.rewrites.pack_panels import PackPanels
+from dmc.lowering.kernels import kernels
+from dmc.lowering.kernels.kernels import compile_kernels
+from dmc.lowering.kernels.panel_loops import is_marked, misread_panels, with_panel_loops
+from dmc.lowering.kernels.rewrites.pack_panels import PackPanels
+from dmc.lowering.stream.panel_packing import with_packing_tiles
 from dmc.target import target
 
 Check = Callable[[ir.Module], None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dmc._mlir import ir
-from dmc.lowering.separate import separate_operations
+from dmc.lowering.kernels.separate import separate_operations
 from dmc.walk import walk
 
 TEXT = """

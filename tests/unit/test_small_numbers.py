@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dmc._mlir import ir
-from dmc.lowering.rewrites.keep_small_numbers import KeepSmallNumbers
+from dmc.lowering.kernels.rewrites.keep_small_numbers import KeepSmallNumbers
 
 LOOP = """
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {

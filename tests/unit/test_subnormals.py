@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmc.lowering.subnormals import with_subnormals
+from dmc.lowering.stream.subnormals import with_subnormals
 
 PROGRAM = """
   util.global private @lane0 = #hal.device.target<"local", [#hal.executable.target<{target_triple = "TRIPLE"}>]>

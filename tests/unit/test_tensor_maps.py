@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dmc import dialect
 from dmc._mlir import ir
 from dmc.errors import ProofError
-from dmc.lowering.device_code import device_code
+from dmc.lowering.cuda.device_code import device_code
 from dmc.lowering.implementations import code_for
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range

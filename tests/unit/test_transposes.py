@@ -7,7 +7,7 @@ import pytest
 from dmc import dialect
 from dmc._mlir import ir
 from dmc.lowering.kernel_code import Dispatch, leaves
-from dmc.lowering.kernels import compile_kernels
+from dmc.lowering.kernels.kernels import compile_kernels
 from dmc.target import TARGETS, Target
 
 HEAD = """

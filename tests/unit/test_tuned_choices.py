@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from dmc import dialect
 from dmc._mlir import func, ir
 from dmc.analysis.requests.settings import write_settings
-from dmc.lowering.candidates import candidates_of
+from dmc.lowering.cuda.candidates import candidates_of
+from dmc.lowering.cuda.native import kernel_key, native_kernels, ways_of
 from dmc.lowering.implementations import code_for
-from dmc.lowering.native import kernel_key, native_kernels, ways_of
 from dmc.program import Job, Kernel
 from dmc.program.code import Product
 from dmc.program.tuning import HEURISTIC, Candidates, Choice, Table, label_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dmc._mlir import ir
-from dmc.lowering.rewrites.widen_sums import WidenSums
+from dmc.lowering.kernels.rewrites.widen_sums import WidenSums
 
 LOOPS = """
 #all = affine_map<(i, j) -> (i, j)>

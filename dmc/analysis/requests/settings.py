@@ -5,7 +5,7 @@ scheduled (`dmc.machine`). `dm.memory_cap`: bytes of device memory that a rank m
 table as JSON, since a form does not depend on where files are; it selects code for a GPU and says how long that takes
 (`dmc.program.tuning`).
 `dm.ways`: for kernels for which the code generator failed, by name, the way in which it is tried next
-(`dmc.lowering.kernels.WAYS`).
+(`dmc.lowering.kernels.kernels.WAYS`).
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from dmc._mlir import ir, linalg, tensor
 from dmc.analysis.kernels.inlined import FEW_ROWS, MANY
 from dmc.analysis.kernels.panels import UNPACKED, WIDTH
 from dmc.dialect.iree import fusion_barrier
-from dmc.lowering.rewrites.pack_panels import in_panels
-from dmc.lowering.rewrites.split_deep_products import DEEPEST
+from dmc.lowering.kernels.rewrites.pack_panels import in_panels
+from dmc.lowering.kernels.rewrites.split_deep_products import DEEPEST
 from dmc.passes.base import Pass
 from dmc.passes.shared.reshapes import COLLAPSE, reshape
 from dmc.step_function import find_step

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dmc._mlir import arith, ir
-from dmc.lowering.rewrites.constants import constant_of
+from dmc.lowering.kernels.rewrites.constants import constant_of
 from dmc.rewriting.passes import Pass
 from dmc.walk import walk
 

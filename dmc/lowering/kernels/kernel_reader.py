@@ -15,8 +15,6 @@ from iree.compiler import ir
 from iree.compiler.dialects import arith, stream, util
 
 from dmc.errors import CodegenError, DmcError
-from dmc.lowering.dispatch_access import binding_accesses
-from dmc.lowering.dispatch_order import Pairs, ordered_bindings
 from dmc.lowering.kernel_code import (
     CodeLibrary,
     Copy,
@@ -28,6 +26,8 @@ from dmc.lowering.kernel_code import (
     with_copies_in,
     without_copy_out,
 )
+from dmc.lowering.kernels.accesses import binding_accesses
+from dmc.lowering.kernels.order import Pairs, ordered_bindings
 from dmc.program import aligned
 from dmc.program.code import Access, Binding, Place
 

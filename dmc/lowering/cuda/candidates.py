@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 
 from dmc._mlir import func, ir
 from dmc.kernels.generated import Declined
-from dmc.lowering.native import kernel_key, ways_of
+from dmc.lowering.cuda.native import kernel_key, ways_of
+from dmc.lowering.cuda.native_steps import Compiled, compiled
+from dmc.lowering.cuda.products import product_of
 from dmc.lowering.native_kernel import Taken
-from dmc.lowering.native_steps import Compiled, compiled
-from dmc.lowering.products import product_of
 from dmc.program import Job
 from dmc.program.code import CodeModule
 from dmc.program.tuning import HEURISTIC, Candidate, Candidates, Tunable

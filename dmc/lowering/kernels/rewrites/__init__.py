@@ -15,16 +15,16 @@ On a CPU all of them run, elsewhere those behind `pack_panels`. `constants` is s
 * constants: numbers that scalars are
 """
 
-from dmc.lowering.rewrites.concatenate_by_loops import ConcatenateByLoops
-from dmc.lowering.rewrites.isolate_transposes import IsolateTransposes
-from dmc.lowering.rewrites.keep_rounding import KeepRounding
-from dmc.lowering.rewrites.keep_small_numbers import KeepSmallNumbers
-from dmc.lowering.rewrites.overflow_powers import OverflowPowers
-from dmc.lowering.rewrites.pack_panels import PackPanels
-from dmc.lowering.rewrites.read_constant_terms import ReadConstantTerms
-from dmc.lowering.rewrites.separate_transposes import SeparateTransposes
-from dmc.lowering.rewrites.split_deep_products import SplitDeepProducts
-from dmc.lowering.rewrites.widen_sums import WidenSums
+from dmc.lowering.kernels.rewrites.concatenate_by_loops import ConcatenateByLoops
+from dmc.lowering.kernels.rewrites.isolate_transposes import IsolateTransposes
+from dmc.lowering.kernels.rewrites.keep_rounding import KeepRounding
+from dmc.lowering.kernels.rewrites.keep_small_numbers import KeepSmallNumbers
+from dmc.lowering.kernels.rewrites.overflow_powers import OverflowPowers
+from dmc.lowering.kernels.rewrites.pack_panels import PackPanels
+from dmc.lowering.kernels.rewrites.read_constant_terms import ReadConstantTerms
+from dmc.lowering.kernels.rewrites.separate_transposes import SeparateTransposes
+from dmc.lowering.kernels.rewrites.split_deep_products import SplitDeepProducts
+from dmc.lowering.kernels.rewrites.widen_sums import WidenSums
 from dmc.rewriting.passes import Pass
 from dmc.target import CPU, Target
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from dmc._mlir import ir
 from dmc.dialect.labels import place_of
 from dmc.errors import CodegenError
-from dmc.lowering.iree import as_input, command_of
+from dmc.lowering.iree.compiler import as_input, command_of
 from dmc.target import Target
 
 

@@ -18,11 +18,11 @@ from dmc.kernels.generated import Declined
 from dmc.kernels.generated.kept import generated
 from dmc.kernels.implementation import implementation_of, implementations
 from dmc.kernels.recipe import Buffer
-from dmc.lowering.attention import attention_of
+from dmc.lowering.cuda.attention import attention_of
+from dmc.lowering.cuda.native_steps import Compiled, compiled
+from dmc.lowering.cuda.products import product_of
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.native_kernel import NativeKernel, Taken
-from dmc.lowering.native_steps import Compiled, compiled
-from dmc.lowering.products import product_of
 from dmc.program import Job, Launch
 from dmc.program.code import CodeModule, Place, Product, Step
 from dmc.program.kernel import Operand, types_of

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dmc.errors import DmcError
-from dmc.lowering.device_arguments import with_true_arguments
-from dmc.lowering.iree import check_products, dumped_binaries, run_iree
-from dmc.lowering.isolation import of_launches, without_launches
+from dmc.lowering.cuda.buffers import with_true_arguments
+from dmc.lowering.iree.compiler import check_products, dumped_binaries, run_iree
+from dmc.lowering.iree.isolation import of_launches, without_launches
 from dmc.lowering.kernel_code import CodeLibrary, Copy, Dispatch, Fill, KernelCode, leaves
-from dmc.lowering.stream import stream_module
-from dmc.lowering.stream_text import ALIGNMENT, at_alignment
+from dmc.lowering.stream.program import stream_module
+from dmc.lowering.stream.text import ALIGNMENT, at_alignment
 from dmc.program import Await, Job, Launch, Move, Record, code
 from dmc.program.code import MAIN, CodeModule, DeviceCode, Extent
 from dmc.program.device_contract import check_device_code, given_buffers
@@ -44,7 +44,7 @@ def device_code(job: Job, library: CodeLibrary, target: Target) -> DeviceCode:
     """
     if library.native:
         # Triton takes long to load.
-        from dmc.lowering.native import as_launched
+        from dmc.lowering.cuda.native import as_launched
 
         library = as_launched(library, job)
     native = {name: library.native[name] for name in job.kernels if name in library.native}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, Group, KernelCode, KernelCommand, leaves
-from dmc.lowering.kernel_reader import merged
+from dmc.lowering.kernels.kernel_reader import merged
 
 # Kernels have some thousand characters of code each; those with large constants are not kept.
 _MOST, _LONGEST = 4096, 1 << 18

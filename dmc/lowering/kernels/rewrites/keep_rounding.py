@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmc._mlir import arith, ir, linalg
-from dmc.lowering.rewrites.constants import constant_of
+from dmc.lowering.kernels.rewrites.constants import constant_of
 from dmc.rewriting.passes import Pass
 from dmc.walk import walk
 

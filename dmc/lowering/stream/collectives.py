@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dmc.errors import DmcError
 from dmc.lowering.kernel_code import Copy, Dispatch, Fill, Group, KernelCode, KernelCommand
-from dmc.lowering.stream_regions import Rendezvous
+from dmc.lowering.stream.regions import Rendezvous
 from dmc.program import Collective
 from dmc.program.code import Binding, Place, Role
 from dmc.program.sizes import element_bytes

@@ -16,8 +16,8 @@ from iree.compiler.version import VERSION
 from dmc.cache import cached
 from dmc.dialect.iree import FUSION_BARRIER
 from dmc.errors import CodegenError, DmcError
-from dmc.lowering.cpu_features import processor
-from dmc.lowering.equal_results import MERGE_EQUAL
+from dmc.lowering.iree.cpu_features import processor
+from dmc.lowering.iree.equal_results import MERGE_EQUAL
 from dmc.processes import Ended, run
 from dmc.target import CPU, Target
 

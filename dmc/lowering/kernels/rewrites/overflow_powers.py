@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dmc._mlir import arith, ir
-from dmc.lowering.rewrites.constants import constant_of
+from dmc.lowering.kernels.rewrites.constants import constant_of
 from dmc.rewriting.passes import Pass
 from dmc.walk import walk
 

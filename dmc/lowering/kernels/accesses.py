@@ -7,7 +7,7 @@ from typing import Any
 from iree.compiler import ir
 from iree.compiler.dialects import iree_tensor_ext, stream
 
-from dmc.lowering.dispatch_order import code_of
+from dmc.lowering.kernels.order import code_of
 
 
 def binding_accesses(executable: Any) -> tuple[str, ...]:

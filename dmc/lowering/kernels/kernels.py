@@ -16,16 +16,16 @@ from dmc.analysis.kernels.decompositions import decompositions
 from dmc.analysis.requests.settings import ways_of
 from dmc.errors import CodegenError, DmcError
 from dmc.lowering.composites import open_composites
-from dmc.lowering.equal_results import check_results, share_results
-from dmc.lowering.failures import kernel_error
-from dmc.lowering.iree import as_input, check_bindings, command_of, run_iree, stream_text
-from dmc.lowering.isolation import isolate
+from dmc.lowering.iree.compiler import as_input, check_bindings, command_of, run_iree, stream_text
+from dmc.lowering.iree.equal_results import check_results, share_results
+from dmc.lowering.iree.failures import kernel_error
+from dmc.lowering.iree.isolation import isolate
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
-from dmc.lowering.kernel_reader import RESOURCE, read_library, resources_of, with_constants
-from dmc.lowering.known_kernels import KnownKernels
-from dmc.lowering.panel_loops import misread_panels
-from dmc.lowering.rewrites import rewrites
-from dmc.lowering.separate import separate_operations
+from dmc.lowering.kernels.kernel_reader import RESOURCE, read_library, resources_of, with_constants
+from dmc.lowering.kernels.known_kernels import KnownKernels
+from dmc.lowering.kernels.panel_loops import misread_panels
+from dmc.lowering.kernels.rewrites import rewrites
+from dmc.lowering.kernels.separate import separate_operations
 from dmc.step_function import functions, symbol
 from dmc.target import CPU, Target
 from dmc.walk import walk

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from dmc.analysis.kernels.panels import WIDTH
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
-from dmc.lowering.rewrites.pack_panels import MARK
+from dmc.lowering.kernels.rewrites.pack_panels import MARK
 
 # Bytes of a vector → rows of the result and panels of columns that are in registers at a time: with AVX2 12 of 16
 # registers hold results, with AVX-512 16 of 32. Rows that are left over have a loop of their own.

@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 
 from dmc.errors import DmcError, ProofError
-from dmc.lowering.cpu_features import required_features, with_used_features
-from dmc.lowering.iree import Executable, check_products, compile_stream
-from dmc.lowering.isolation import of_launches
+from dmc.lowering.iree.compiler import Executable, check_products, compile_stream
+from dmc.lowering.iree.cpu_features import required_features, with_used_features
+from dmc.lowering.iree.isolation import of_launches
 from dmc.lowering.kernel_code import CodeLibrary, Copy, KernelCode
-from dmc.lowering.matmul_tiles import with_tiles
-from dmc.lowering.panel_loops import is_marked, with_panel_loops
-from dmc.lowering.panel_packing import with_packing_tiles
-from dmc.lowering.stream_collectives import rendezvous_code
-from dmc.lowering.stream_regions import Item, Local, Region, Regions, Rendezvous, regions_of
-from dmc.lowering.stream_text import Arena, Bound, Text, indented, span
-from dmc.lowering.subnormals import with_subnormals
+from dmc.lowering.kernels.panel_loops import is_marked, with_panel_loops
+from dmc.lowering.stream.collectives import rendezvous_code
+from dmc.lowering.stream.matmul_tiles import with_tiles
+from dmc.lowering.stream.panel_packing import with_packing_tiles
+from dmc.lowering.stream.regions import Item, Local, Region, Regions, Rendezvous, regions_of
+from dmc.lowering.stream.subnormals import with_subnormals
+from dmc.lowering.stream.text import Arena, Bound, Text, indented, span
 from dmc.program import Job, Launch
 from dmc.program.code import Place
 from dmc.program.contract import breach, check_contracts
