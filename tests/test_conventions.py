@@ -59,7 +59,7 @@ BASE_ORDER = (
 )
 # What the compiler tells the runtime: plain data, everybody's. The rest of the runtime is used by what stands
 # above the compiler.
-CONTRACT = ("dmc.runtime.signature", "dmc.runtime.ledger", "dmc.runtime.movements")
+CONTRACT = ("dmc.runtime.signature", "dmc.runtime.ledger")
 # Who may import whom: a module those of lower rank, and those of its own package.
 RANKS = {
     **dict.fromkeys(BASE_ORDER, 0),

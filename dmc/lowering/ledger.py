@@ -14,9 +14,9 @@ from dmc.lowering.ledger_bounds import bounds_of
 from dmc.mesh import Mesh
 from dmc.plans.resolved import ResolvedPlan
 from dmc.program.labels import GRADIENT, SEPARATOR
+from dmc.program.movements import Entry
 from dmc.program.sizes import element_bytes
 from dmc.runtime.ledger import Ledger
-from dmc.runtime.movements import Entry
 from dmc.step_function import arguments, find_step
 
 

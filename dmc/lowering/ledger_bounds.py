@@ -1,4 +1,4 @@
-"""The lower bounds that a plan implies; see `dmc.runtime.movements.Bound` for definitions and references."""
+"""The lower bounds that a plan implies; see `dmc.program.movements.Bound` for definitions and references."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dmc.mesh import Mesh
 from dmc.plans.resolved import ResolvedPlan
 from dmc.plans.tensors import TensorPlan
 from dmc.plans.uneven import local_shape
-from dmc.runtime.movements import Bound
+from dmc.program.movements import Bound
 
 # The recipe names of the rules of `dmc/plans/megatron.py`.
 _READY = "megatron"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dmc.runtime.movements import Movements
+from dmc.program.movements import Movements
 from dmc.runtime.report import Report, columns
 
 if TYPE_CHECKING:

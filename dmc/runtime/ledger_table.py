@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dmc.dtypes import describe
+from dmc.program.movements import Entry, Movements, Total
 from dmc.program.sizes import size_text
-from dmc.runtime.movements import Entry, Movements, Total
 from dmc.runtime.tables import UNKNOWN, table
 
 Size = Callable[[int], str]

@@ -17,9 +17,9 @@ from dmc.cli.main import main
 from dmc.interpreter import spmd
 from dmc.lowering.ledger import ledger_of
 from dmc.mesh import Mesh
+from dmc.program.movements import Entry, Total
 from dmc.runtime import Ledger, Step
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.movements import Entry, Total
 from tests.linear_step import artifact
 from tests.random_collectives import mesh_text, program, random_arguments
 

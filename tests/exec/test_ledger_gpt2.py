@@ -26,7 +26,7 @@ from dmc.passes.placed.lower_reshard import LowerReshard
 from dmc.passes.placed.partition import Partition
 from dmc.passes.placed.propagate_sharding import PropagateSharding
 from dmc.plans import Plan, ResolvedPlan, resolve
-from dmc.runtime.movements import Bound, Total
+from dmc.program.movements import Bound, Total
 from dmc.step_function import find_step
 
 RANKS = 4

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from dmc.errors import ArtifactError, StateError
+from dmc.program.movements import Entry
 from dmc.runtime import zip_members
 from dmc.runtime.arrays import are_zeros
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.container import MANIFEST
 from dmc.runtime.ledger import Ledger
-from dmc.runtime.movements import Entry
 from dmc.runtime.versions import tool_versions
 from tests.artifacts import artifact_of, write_container
 from tests.linear_step import MLIR, SIGNATURE, initial_state

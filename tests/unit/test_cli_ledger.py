@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from dmc.cli.main import main
+from dmc.program.movements import Entry
 from dmc.runtime.ledger import Ledger
-from dmc.runtime.movements import Entry
 from tests.artifacts import artifact_of
 
 Print = Callable[..., str]

@@ -17,9 +17,9 @@ from dmc.cli.simulate_tables import print_summary
 from dmc.machine import cost_table_hash, machine
 from dmc.program import Collective, Command, Job, Move
 from dmc.program.kernel import types_of
+from dmc.program.movements import Entry
 from dmc.program.tuning import Choice, Table
 from dmc.runtime.ledger import Ledger
-from dmc.runtime.movements import Entry
 from dmc.simulator import simulate
 from dmc.simulator.summary import summarise
 from tests.artifacts import artifact_of

@@ -8,8 +8,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from dmc.program.movements import Bound, Entry, Total
 from dmc.runtime.ledger import Ledger
-from dmc.runtime.movements import Bound, Entry, Total
 
 RULE = 'data_parallel("dp", zero=2)'
 

@@ -8,7 +8,7 @@ import dmc
 from dmc.lowering.ledger_bounds import bounds_of
 from dmc.mesh import Mesh
 from dmc.plans import Plan, Recipe, recipe, resolve
-from dmc.runtime.movements import Bound
+from dmc.program.movements import Bound
 from dmc.runtime.signature import StateSpec, TensorSpec
 
 # An MLP [in, out] that widens 6 to 8, beside a table that is split, too.

@@ -14,8 +14,8 @@ from dmc.mesh import Mesh
 from dmc.passes.placed.fold_collectives import FoldCollectives
 from dmc.passes.placed.lower_reshard import LowerReshard
 from dmc.plans import Plan, ResolvedPlan, resolve
+from dmc.program.movements import Bound, Entry, Total
 from dmc.runtime.ledger import Ledger
-from dmc.runtime.movements import Bound, Entry, Total
 from dmc.runtime.signature import StateSpec
 from tests.random_collectives import mesh_text
 

@@ -10,11 +10,11 @@ import pytest
 import dmc
 from dmc.errors import DmcError
 from dmc.observer import Observer
+from dmc.program.movements import Entry
 from dmc.program.sizes import size_text
 from dmc.progress import BarObserver, LogObserver, PlainObserver, shown
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.memory_report import report
-from dmc.runtime.movements import Entry
 from dmc.runtime.plan_report import PlanReport
 from dmc.runtime.report import Report
 from tests.random_jobs import random_job
