@@ -51,7 +51,7 @@ def planned(model: nn.Module, plan: Plan, microbatches: int, length: int) -> tup
         example = {"input_ids": tokens, "labels": tokens.clone()}
         optimizer = dmc.optim.AdamW(lr=1e-4, clip_grad_norm=1.0)
         step = import_step(model, None, optimizer, example, Precision.BF16_MIXED, microbatches, 0, context)
-        own, factors, _ = arranged(plan, step, microbatches)
+        own, factors, _ = arranged(plan, step, microbatches, machine(MACHINE))
         state_plan(step, own, microbatches, targets("cuda")[0], factors)
         write_settings(step.module, "cuda", MACHINE, 0)
         traced = time.perf_counter()

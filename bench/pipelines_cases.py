@@ -24,7 +24,9 @@ def _llama() -> tuple[Any, str, int, int]:
 
 
 def _gpt2() -> tuple[Any, str, int, int]:
-    config = GPT2Config(n_embd=1024, n_layer=24, n_head=16, use_cache=False)
+    # Without dropout, so that all systems compute the same, and with a head of its own, which PyTorch's stages need.
+    own: dict[str, Any] = {"tie_word_embeddings": False, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    config = GPT2Config(n_embd=1024, n_layer=24, n_head=16, use_cache=False, **own)
     with torch.device("meta"):
         return GPT2LMHeadModel(config), "transformer.h", 24, 1024
 

@@ -32,6 +32,7 @@ from bench.pipelines_peers import PEERS, PipelinedPeer
 from bench.record import write_record
 from bench.seeded import seeded
 from dmc.plans import Plan
+from dmc.plans.rules import Pipeline
 from dmc.program import Job
 from dmc.program.profile import Profile
 from dmc.program.program import Work
@@ -40,6 +41,7 @@ RESULTS = Path(__file__).parent / "results" / "pipelines.json"
 ROWS, BATCHES, COMPARED = 4, 4, 6
 # Of a loss in bf16: six steps of rounding each.
 TOLERANCE = 5e-3
+_OPTIMIZER = dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, clip_grad_norm=CLIP)
 SYSTEMS = ("zero2", *SCHEDULES)
 
 
@@ -81,6 +83,7 @@ def main() -> int:
     parser.add_argument("--peers", nargs="*", choices=tuple(PEERS), default=tuple(PEERS))
     parser.add_argument("--machine", default="h100", help="with one of the GPUs that the plans are for")
     parser.add_argument("--weights", type=Path, default=Path("/tmp/pipelines"), help="of `run`: where they are written")
+    parser.add_argument("--profiles", type=Path, help="of `run`: where the time of each command of dmc is written")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     if options.mode == "collect":
@@ -89,16 +92,30 @@ def main() -> int:
     return prepare(options) if options.mode == "prepare" else run(options)
 
 
-def plan_of(schedule: str, model: str, ranks: int, microbatches: int) -> tuple[Plan, int]:
-    """The plan, and into how many parts it divides what a rank takes of the batch."""
-    _, blocks, count, _ = MODELS[model]()
+def plan_of(
+    schedule: str, options: argparse.Namespace, example: dict[str, torch.Tensor]
+) -> tuple[Plan, int, list[int]]:
+    """The plan, into how many parts it divides what a rank takes of the batch, and the blocks that begin stages."""
+    from dmc import dialect
+    from dmc._mlir import ir
+    from dmc.analysis.requests.cuts import with_balanced_cuts
+    from dmc.importer.forward.precision import Precision
+    from dmc.importer.step import import_step
+    from dmc.machine import machine, machine_for
+
+    ranks, parts = options.ranks, options.microbatches
     if schedule == "zero2":
-        return dmc.plan(dmc.Mesh(dp=ranks)).data_parallel("dp", zero=2), microbatches // ranks
-    chunks = SCHEDULES[schedule]
-    stages = ranks * chunks
-    cut = [f"{blocks}.{number * count // stages}" for number in range(1, stages)]
+        return dmc.plan(dmc.Mesh(dp=ranks)).data_parallel("dp", zero=2), parts // ranks, []
     plan = dmc.plan(dmc.Mesh(pp=ranks))
-    return plan.pipeline("pp", cut=cut, microbatches=microbatches, schedule=schedule, chunks=chunks), microbatches
+    plan = plan.pipeline("pp", cut="balanced", microbatches=parts, schedule=schedule, chunks=SCHEDULES[schedule])
+    with ir.Context() as context, ir.Location.unknown():
+        dialect.load(context)
+        net, *_ = MODELS[options.model]()
+        step = import_step(net, None, _OPTIMIZER, example, Precision.BF16_MIXED, parts, 0, context)
+        plan = with_balanced_cuts(plan, step.module, step.modules, machine(machine_for(options.machine, ranks)))
+    (rule,) = plan.rules
+    assert isinstance(rule, Pipeline)
+    return plan, parts, [int(path.rpartition(".")[2]) for path in rule.cut]
 
 
 def prepare(options: argparse.Namespace) -> int:
@@ -111,11 +128,12 @@ def prepare(options: argparse.Namespace) -> int:
     for schedule in options.systems:
         begin = time.perf_counter()
         net, _, _, length = MODELS[options.model]()
-        plan, parts = plan_of(schedule, options.model, options.ranks, options.microbatches)
+        example = batch_of(0, options.microbatches, length, net.config.vocab_size)
+        plan, parts, cut = plan_of(schedule, options, example)
         artifact = compile_artifact(
             net.train(),
-            optimizer=dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, clip_grad_norm=CLIP),
-            example=batch_of(0, options.microbatches, length, net.config.vocab_size),
+            optimizer=_OPTIMIZER,
+            example=example,
             precision="bf16-mixed",
             accumulate=parts,
             plan=plan,
@@ -125,9 +143,11 @@ def prepare(options: argparse.Namespace) -> int:
         path = options.directory / f"{options.model}@{schedule}@{options.microbatches}.dmc"
         replace(artifact, ir={}).write(path, weights=False)
         predicted = simulate(artifact.job, machine(on)).step_ns / 1e6
-        path.with_suffix(".json").write_text(json.dumps({"predicted_ms": predicted, "ranks": options.ranks}))
+        path.with_suffix(".json").write_text(json.dumps({"predicted_ms": predicted, "cut": cut}))
         took, size = time.perf_counter() - begin, path.stat().st_size / 1e6
-        print(f"{path.stem}: {predicted:.1f} ms predicted; {took:.0f} s, {size:.1f} MB", flush=True)
+        print(
+            f"{path.stem}: {predicted:.1f} ms predicted, stages begin at {cut}; {took:.0f} s, {size:.1f} MB", flush=True
+        )
     return 0
 
 
@@ -207,6 +227,9 @@ def _dmc(path: Path, schedule: str, weights: Path, options: argparse.Namespace) 
     step_ms, _ = clocked(call)
     left, _ = torch.cuda.mem_get_info()
     profile = step.profile()
+    if options.profiles and torch.distributed.get_rank() == 0:
+        options.profiles.mkdir(parents=True, exist_ok=True)
+        profile.write(options.profiles / f"{path.stem}.profile.json")
     busy = _busy(profile, artifact.job)
     step.close()
     idles = [1.0 - each / profile.device_ns for each in busy] if profile.device_ns else []
@@ -252,7 +275,11 @@ def _peer(system: str, weights: Path, options: argparse.Namespace) -> Result:
     torch.compiler.reset()
     torch.cuda.reset_peak_memory_stats()
     try:
-        step = PipelinedPeer(PEERS[system], options.model, weights, options.microbatches)
+        # Stages as dmc's of this schedule, if it has one.
+        told = options.directory / f"{options.model}@{PEERS[system].schedule}@{options.microbatches}.json"
+        step = PipelinedPeer(
+            PEERS[system], options.model, weights, options.microbatches, json.loads(told.read_text())["cut"]
+        )
         given = [{name: value.cuda() for name, value in each.items()} for each in _batches(options)]
         losses = tuple(float(step(given[index % BATCHES])) for index in range(COMPARED))
         step_ms, _ = clocked(lambda index: step(given[index % BATCHES]))

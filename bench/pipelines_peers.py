@@ -6,7 +6,7 @@ the loss compiled, gradients clipped by the norm over all stages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ PEERS = {
 }
 
 
-class Stage(nn.Module):
+class LlamaStage(nn.Module):
     """Some blocks of a Llama; the first stage has the embedding, the last one the head."""
 
     def __init__(self, net: Any, blocks: range, is_first: bool, is_last: bool) -> None:
@@ -47,6 +47,17 @@ class Stage(nn.Module):
         self.model: Any = model
         self.lm_head = net.lm_head if is_last else nn.Identity()
         self.rotary = type(own.rotary_emb)(net.config)
+        self._config = net.config
+
+    @property
+    def blocks(self) -> Iterable[nn.Module]:
+        """Its blocks."""
+        return self.model.layers.values()
+
+    def to_gpu(self) -> None:
+        """Gets memory there, which is not filled."""
+        self.to_empty(device="cuda")
+        self.rotary = type(self.rotary)(self._config).cuda()
 
     def forward(self, given: Tensor) -> Tensor:
         """given: tokens, or what the stage before gives. Returns hidden states, or logits."""
@@ -60,34 +71,68 @@ class Stage(nn.Module):
             return self.lm_head(self.model.norm(hidden))
 
 
+class Gpt2Stage(nn.Module):
+    """Some blocks of a GPT-2; the first stage has the embeddings, the last one the head."""
+
+    def __init__(self, net: Any, blocks: range, is_first: bool, is_last: bool) -> None:
+        super().__init__()
+        own, model = net.transformer, nn.Module()
+        model.h = nn.ModuleDict({str(number): own.h[number] for number in blocks})
+        if is_first:
+            model.wte, model.wpe = own.wte, own.wpe
+        model.ln_f = own.ln_f if is_last else nn.Identity()
+        self.transformer: Any = model
+        self.lm_head = net.lm_head if is_last else nn.Identity()
+        self._is_first = is_first
+
+    @property
+    def blocks(self) -> Iterable[nn.Module]:
+        """Its blocks."""
+        return self.transformer.h.values()
+
+    def to_gpu(self) -> None:
+        """Gets memory there, which is not filled."""
+        self.to_empty(device="cuda")
+
+    def forward(self, given: Tensor) -> Tensor:
+        """given: tokens, or what the stage before gives. Returns hidden states, or logits."""
+        with torch.autocast("cuda", torch.bfloat16):
+            hidden = given
+            if self._is_first:
+                places = torch.arange(given.shape[1], device=given.device)
+                hidden = self.transformer.wte(given) + self.transformer.wpe(places)
+            for block in self.transformer.h.values():
+                hidden = block(hidden)
+                hidden = hidden[0] if isinstance(hidden, tuple) else hidden
+            return self.lm_head(self.transformer.ln_f(hidden))
+
+
+STAGES = {"llama_1b": LlamaStage, "gpt2_355m": Gpt2Stage}
+
+
 class PipelinedPeer:
     """A training step of one rank."""
 
-    def __init__(self, peer: Peer, model: str, weights: Path, microbatches: int) -> None:
-        """weights: a file of safetensors with all parameters."""
+    def __init__(self, peer: Peer, model: str, weights: Path, microbatches: int, cut: Sequence[int]) -> None:
+        """weights: a file of safetensors with all parameters. cut: the blocks that begin stages 1, 2, …."""
         from torch.distributed import pipelining
 
         from bench.pipelines_cases import MODELS
 
         self.rank, self.ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
         net, _, count, _ = MODELS[model]()
-        stages = self.ranks * peer.chunks
+        stages, bounds = self.ranks * peer.chunks, [0, *cut, count]
         own = [self.rank + chunk * self.ranks for chunk in range(peer.chunks)]
         if peer.schedule == "zb-v":
             own = [self.rank, stages - 1 - self.rank]
         self.parts: Any = nn.ModuleList()
         for stage in own:
-            blocks = range(stage * count // stages, (stage + 1) * count // stages)
-            part = Stage(net, blocks, stage == 0, stage == stages - 1)
-            if peer.compiles:
-                for block in part.model.layers.values():
-                    block.compile()
-            self.parts.append(part)
-        rotary = [type(part.rotary)(net.config) for part in self.parts]
-        self.parts.to_empty(device="cuda")
-        for part, each in zip(self.parts, rotary, strict=True):
-            part.rotary = each.cuda()
+            part = STAGES[model](net, range(bounds[stage], bounds[stage + 1]), stage == 0, stage == stages - 1)
+            for block in part.blocks if peer.compiles else ():
+                block.compile()
+            part.to_gpu()
             _load(part, weights)
+            self.parts.append(part)
         device = torch.device("cuda", torch.cuda.current_device())
         pieces = [
             pipelining.PipelineStage(part, stage, stages, device) for part, stage in zip(self.parts, own, strict=True)

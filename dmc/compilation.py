@@ -14,6 +14,7 @@ from typing import Any
 
 from dmc import pipeline, plans
 from dmc._mlir import ir
+from dmc.analysis.requests.cuts import with_balanced_cuts
 from dmc.analysis.requests.factors import parameter_factors
 from dmc.analysis.requests.heads import with_copies
 from dmc.analysis.requests.keeping import write_keeping
@@ -31,6 +32,7 @@ from dmc.importer.evaluation import import_evaluation
 from dmc.importer.step import ImportedStep, import_steps
 from dmc.importer.traced import Asked
 from dmc.lowering.ledger import ledger_of
+from dmc.machine import Machine, machine
 from dmc.observer import Observer
 from dmc.phases import check_all_trained
 from dmc.plans import Plan, Recipe, ResolvedPlan
@@ -77,7 +79,8 @@ class Compilation:
         with self.observer.stage(IMPORTED.name):
             training = self._imported(context, parts)
             imported = training[first]
-            plan, _, notes = arranged(self.plan, imported, request.accumulate)
+            on = machine(self.settings.machine, self.settings.tuning)
+            plan, _, notes = arranged(self.plan, imported, request.accumulate, on)
             factors = _factors(plan, training.values())
         for note in notes:
             self.observer.note(note)
@@ -138,17 +141,18 @@ class Compilation:
 
 
 def arranged(
-    plan: AnyPlan, imported: ImportedStep, accumulate: int
+    plan: AnyPlan, imported: ImportedStep, accumulate: int, on: Machine
 ) -> tuple[AnyPlan, Mapping[str, Sequence[Factors]], tuple[str, ...]]:
-    """The plan for one model, with its layers by name, copies of heads that are fewer than ranks, and its cuts; the
-    factors of its parameters; and notes."""
+    """The plan for one model, with its layers by name, copies of heads that are fewer than ranks, and stages that
+    take equally long where it asks for these; the factors of its parameters; and notes. on: the machine of a rank."""
     plan = with_structure(plan, imported.module)
     if not isinstance(plan, Plan):
         return plan, {}, ()
+    plan = with_balanced_cuts(plan, imported.module, imported.modules, on)
     factors, signature = parameter_factors(imported.module), imported.signature
     resolved = plans.resolve(plan, signature.state, imported.modules, signature.batch, accumulate)
     copied, notes = with_copies(plan, resolved.tensors, factors)
-    return replace(copied, rules=plans.with_cuts(copied.rules, resolved.pipeline)), factors, notes
+    return copied, factors, notes
 
 
 def state_plan(

@@ -18,7 +18,8 @@ from dmc.compilation import arranged, state_plan
 from dmc.errors import DmcError, MemoryCapError
 from dmc.executors import Builder, Settings
 from dmc.importer.step import import_step
-from dmc.machine import machine, machine_for
+from dmc.machine import machine as machine_named
+from dmc.machine import machine_for
 from dmc.observer import Observer
 from dmc.program import Command, Job, Launch, device_bytes
 from dmc.program.labels import RECOMPUTED
@@ -134,7 +135,7 @@ def planner(keywords: Mapping[str, Any], cap: int) -> tuple[Plan, int, int]:
     def plan(batch: int) -> Fit:
         job, name = _job(_resized(example, rows, batch), cap, **options)
         recomputed = max(sum(map(_is_again, each.program.commands)) for each in job.classes)
-        summary = summarise(simulate(job, machine(name)))
+        summary = summarise(simulate(job, machine_named(name)))
         size = max(device_bytes(each.program.arenas) for each in job.classes)
         on_host = max(offloaded_bytes(each.program) + fetched_bytes(each.program) for each in job.classes)
         return Fit(batch, size, recomputed, summary.step_ns, on_host)
@@ -168,7 +169,7 @@ def _job(
         dialect.load(context)
         given = optimizer, example, precision_named(precision), accumulate, seed
         imported = import_step(model, loss, *given, context, plans.data_parts(plan))
-        plan, factors, _notes = arranged(plan, imported, accumulate)
+        plan, factors, _notes = arranged(plan, imported, accumulate, machine_named(name))
         state_plan(imported, plan, accumulate, chosen[0], factors)
         builder = Builder(imported.module, imported.signature, Settings(target, name, cap), Observer())
         return builder.plan().job, name

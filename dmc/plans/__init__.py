@@ -14,7 +14,7 @@ from dmc.plans.keeping import check_for_one_rank, keeping, waiting_state
 from dmc.plans.layers import check_layers
 from dmc.plans.megatron import megatron, megatron_bert, megatron_gpt2, megatron_llama, megatron_t5
 from dmc.plans.parallel import data_parallel, expert_parallel, zero1, zero2, zero3
-from dmc.plans.pipelines import PipelinePlan, with_cuts
+from dmc.plans.pipelines import PipelinePlan, with_balanced
 from dmc.plans.resolve import check_patterns, data_parts, resolve
 from dmc.plans.resolved import ResolvedPlan
 from dmc.plans.rules import Keeping
@@ -41,7 +41,7 @@ __all__ = [
     "recipe",
     "resolve",
     "waiting_state",
-    "with_cuts",
+    "with_balanced",
     "zero1",
     "zero2",
     "zero3",

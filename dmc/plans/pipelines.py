@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from dmc.mesh import Mesh
 from dmc.plans.balance import balanced
 from dmc.plans.patterns import find, matcher
 from dmc.plans.rules import Pipeline, Rule
-from dmc.runtime.signature import StateSpec
 
 # The end of the name of a file that has a schedule.
 TABLE = ".csv"
@@ -63,23 +62,36 @@ def check_pipelines(rules: Sequence[Rule], mesh: Mesh) -> None:
         _check_count(rule, mesh)
 
 
-def resolve_pipeline(
-    rules: Iterable[Rule], mesh: Mesh, modules: Iterable[str], state: Iterable[StateSpec], microbatches: int
-) -> PipelinePlan | None:
-    """The plan's pipeline; None where it has none. microbatches: of this program, whatever the rule says.
+def resolve_pipeline(rules: Iterable[Rule], modules: Iterable[str], microbatches: int) -> PipelinePlan | None:
+    """The plan's pipeline, whose cuts are known (`with_balanced`); None where it has none. microbatches: of this
+    program, whatever the rule says.
 
-    Raises PlanError for a cut that does not name exactly one module, one module named twice, a model that has too few
-    blocks for `"balanced"`, and a file that cannot be read.
+    Raises PlanError for a cut that does not name exactly one module, one module named twice, and a file that cannot be
+    read.
     """
     rule = next((rule for rule in rules if isinstance(rule, Pipeline)), None)
     if rule is None:
         return None
-    if isinstance(rule.cut, str):
-        cut = balanced(rule, mesh.axis_size(rule.axis) * rule.chunks, list(modules), list(state))
-    else:
-        cut = _named(rule, modules)
+    cut = _named(rule, modules)
     name = Path(rule.schedule).name if _is_file(rule) else rule.schedule
     return PipelinePlan(rule.axis, cut, name, rule.chunks, microbatches, _text(rule), str(rule))
+
+
+def with_balanced(
+    rules: Iterable[Rule], mesh: Mesh, modules: Sequence[str], times: Mapping[str, float]
+) -> tuple[Rule, ...]:
+    """`rules` with modules for `"balanced"`. times: of modules, without what is inside them, by path.
+
+    Raises PlanError where the model has too few blocks.
+    """
+
+    def cut(rule: Rule) -> Rule:
+        if not isinstance(rule, Pipeline) or not isinstance(rule.cut, str):
+            return rule
+        found = balanced(rule, mesh.axis_size(rule.axis) * rule.chunks, modules, times)
+        return replace(rule, cut=tuple(f".{path}" for path in found))
+
+    return tuple(map(cut, rules))
 
 
 def check_cuts(rules: Iterable[Rule], modules: Iterable[str]) -> None:
@@ -89,12 +101,6 @@ def check_cuts(rules: Iterable[Rule], modules: Iterable[str]) -> None:
             _text(rule)
             if not isinstance(rule.cut, str):
                 _named(rule, modules)
-
-
-def with_cuts(rules: Iterable[Rule], resolved: PipelinePlan | None) -> tuple[Rule, ...]:
-    """`rules` with the cuts of a resolved pipeline by their paths, so that programs beside each other are cut alike."""
-    cut = () if resolved is None else tuple(f".{path}" for path in resolved.cut)
-    return tuple(replace(rule, cut=cut) if isinstance(rule, Pipeline) else rule for rule in rules)
 
 
 def _check_count(rule: Pipeline, mesh: Mesh) -> None:

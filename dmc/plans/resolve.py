@@ -61,7 +61,7 @@ def resolve(
         tensors=_tensors(plan, specs, unmatched, factors or {}),
         inputs=_inputs(plan, inputs, accumulate),
         activations=constrain(plan.rules, modules, unmatched),
-        pipeline=resolve_pipeline(plan.rules, plan.mesh, modules, specs.values(), accumulate),
+        pipeline=resolve_pipeline(plan.rules, modules, accumulate),
         unmatched=tuple(str(rule) for rule in plan.rules if rule in unmatched),
     )
 

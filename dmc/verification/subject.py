@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from dmc.analysis.amounts import Amount
 from dmc.errors import EagerError
 from dmc.importer import origin
-from dmc.verification.estimate import Amount
 from dmc.verification.request import Request
 
 Result = TypeVar("Result")

@@ -75,7 +75,7 @@ class Verification:
         rates, spent = Rates.measured(), 0.0
         chosen: dict[str, int] = {}
         for name, subject in self.subjects.items():
-            eager = subject.amount.seconds(rates)
+            eager = rates.seconds(subject.amount)
             longer = eager if self._runs_here() else eager * INTERPRETER
             if spent + longer <= SHARE * self.seconds:
                 most = self._most(name)

@@ -16,6 +16,7 @@ from dmc import pipeline
 from dmc.compilation import arranged, state_plan
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
+from dmc.machine import machine
 from dmc.plans import Plan, Recipe
 from dmc.target import targets
 from tests import uneven
@@ -104,7 +105,8 @@ def test_draws_are_those_of_the_heads_that_there_are(context: Any) -> None:
     case = uneven.gpt2(words=29, width=12, heads=3, dropout=0.5)
     given = dmc.optim.SGD(lr=0.1), case.example(0), Precision.FP32, 1, 0, context
     imported = import_step(case.model, case.loss, *given)
-    plan, factors, _ = arranged(dmc.plan(dmc.Mesh(tp=2)).use(dmc.plans.megatron_gpt2("tp")), imported, 1)
+    megatron = dmc.plan(dmc.Mesh(tp=2)).use(dmc.plans.megatron_gpt2("tp"))
+    plan, factors, _ = arranged(megatron, imported, 1, machine("cpu"))
     state_plan(imported, plan, 1, targets("cpu")[0], factors)
     text = pipeline.run(imported.module, to_form="placed")["02-placed"]
     numbered = re.findall(r"whole_0 = (\d+) : i64, whole_1 = (\d+) : i64", text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,17 @@ from torch import nn
 
 import dmc
 from dmc._mlir import ir
+from dmc.analysis.requests.cuts import times_of
 from dmc.analysis.requests.pipeline import pipeline_of, write_pipeline
 from dmc.analysis.requests.plan import write_plan
 from dmc.arguments import micro_batches
 from dmc.errors import PlanError
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
+from dmc.machine import machine
 from dmc.mesh import Mesh
-from dmc.plans import PipelinePlan, Plan, check_patterns, recipe, resolve, with_cuts
+from dmc.plans import PipelinePlan, Plan, check_patterns, recipe, resolve, with_balanced
+from dmc.plans.rules import Pipeline
 from dmc.runtime.signature import StateSpec
 
 MESH = Mesh(dp=2, pp=2)
@@ -196,18 +199,26 @@ def test_the_attribute_of_the_module(context: Any, table: str) -> None:
         assert head in str(again)
 
 
-def test_balanced_stages_count_what_stands_beside_the_blocks() -> None:
-    def starts(ranks: int, **beside: int) -> tuple[str, ...]:
-        state = tuple(StateSpec(f"{name}.weight", "f32", (size,)) for name, size in beside.items())
-        return _resolved(dmc.plan(Mesh(pp=ranks)).pipeline("pp", cut="balanced"), state=(*state, *STATE)).cut
+def _balanced(mesh: Mesh, times: dict[str, float], modules: tuple[str, ...] = MODULES) -> list[str]:
+    """Of two rules, of which the pipeline alone changes."""
+    rules = dmc.plan(mesh).replicate("embed.*").pipeline("pp", cut="balanced", microbatches=8).rules
+    kept, cut = with_balanced(rules, mesh, modules, times)
+    assert kept == rules[0]
+    assert isinstance(cut, Pipeline)
+    return [path.removeprefix(".") for path in cut.cut]
 
-    assert starts(2) == ("h.2",)
-    assert starts(4) == ("h.1", "h.2", "h.3")
-    assert starts(2, embed=2 * BLOCK) == ("h.1",)
-    assert starts(2, embed=9 * BLOCK) == ("h.0",)
-    assert starts(2, head=2 * BLOCK) == ("h.3",)
-    assert starts(2, loss=2 * BLOCK) == ("h.3",)
-    assert starts(5, embed=BLOCK) == ("h.0", "h.1", "h.2", "h.3")
+
+def test_balanced_stages_count_what_stands_beside_the_blocks() -> None:
+    def starts(ranks: int, **beside: float) -> list[str]:
+        return _balanced(Mesh(pp=ranks), {**beside, **{f"h.{layer}.fc": BLOCK for layer in range(4)}})
+
+    assert starts(2) == ["h.2"]
+    assert starts(4) == ["h.1", "h.2", "h.3"]
+    assert starts(2, embed=2 * BLOCK) == ["h.1"]
+    assert starts(2, embed=9 * BLOCK) == ["h.0"]
+    assert starts(2, head=2 * BLOCK) == ["h.3"]
+    assert starts(2, loss=2 * BLOCK) == ["h.3"]
+    assert starts(5, embed=BLOCK) == ["h.0", "h.1", "h.2", "h.3"]
     message = "finds 3 blocks at which a stage may begin, but 5 stages want 4\n  hint: list the modules"
     with pytest.raises(PlanError, match=message):
         starts(5)
@@ -215,17 +226,27 @@ def test_balanced_stages_count_what_stands_beside_the_blocks() -> None:
 
 def test_blocks_are_members_of_outermost_lists() -> None:
     modules = ("", "down", "down.0", "down.0.layers", "down.0.layers.1", "down.1", "up.0", "up.0.0", "up.0.1")
-    sizes = {"down.0.layers.1": 10, "down.1": 10, "up.0.0": 20, "up.0.1": 20}
-    state = tuple(StateSpec(f"{path}.weight", "f32", (size,)) for path, size in sizes.items())
-    cut = _resolved(dmc.plan(Mesh(pp=3)).pipeline("pp", cut="balanced"), modules, state).cut
-    assert cut == ("down.1", "up.0")
+    times = {"down.0.layers.1": 10.0, "down.1": 10.0, "up.0.0": 20.0, "up.0.1": 20.0}
+    assert _balanced(Mesh(pp=3), times, modules) == ["down.1", "up.0"]
 
 
-def test_programs_beside_each_other_are_cut_alike() -> None:
-    plan = dmc.plan(MESH).data_parallel("dp").pipeline("pp", cut="balanced", microbatches=8)
-    rules = with_cuts(plan.rules, _resolved(plan))
-    assert [str(rule) for rule in rules] == ['data_parallel("dp")', 'pipeline("pp", cut=[".h.2"], microbatches=8)']
-    assert with_cuts(plan.rules[:1], None) == plan.rules[:1]
+def test_times_are_those_of_what_modules_compute(context: ir.Context) -> None:
+    """A head four times as wide takes as long as four blocks, rows of a table next to nothing, and a batch as long as
+    its halves."""
+    blocks, head = [nn.Linear(1024, 1024) for _ in range(3)], nn.Linear(1024, 4096)
+    net = nn.Sequential(nn.Embedding(4096, 1024), *blocks, head)
+    example = torch.zeros(4096, dtype=torch.int64), torch.zeros(4096, dtype=torch.int64)
+    found: list[Mapping[str, float]] = []
+    for parts in (1, 2):
+        given = dmc.optim.SGD(lr=0.1), example, Precision.FP32, parts, 0, context
+        step = import_step(net, nn.functional.cross_entropy, *given)
+        found.append(times := times_of(step.module, machine("h100x2")))
+        # The first needs no gradient of its input.
+        assert times["2"] == pytest.approx(times["3"])
+        assert times["4"] == pytest.approx(4 * times["3"], rel=0.1)
+        assert times["0"] < 0.1 * times["3"]
+        assert _balanced(Mesh(pp=2), dict(times), tuple(step.modules)) == ["4"]
+    assert sum(found[1].values()) == pytest.approx(sum(found[0].values()), rel=0.2)
 
 
 def test_the_number_of_micro_batches() -> None:

@@ -13,6 +13,7 @@ from dmc.compilation import arranged, state_plan
 from dmc.executors import Builder, Settings
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
+from dmc.machine import machine
 from dmc.plans import Plan
 from dmc.program import Job
 from dmc.target import targets
@@ -44,15 +45,15 @@ CASES: dict[str, _Planned] = {
 def _proven(planned: _Planned) -> Job:
     build, plan, cut, precision, target = planned
     case = build(0.1)
-    machine = "h100x2" if target == "cuda" else "cpu"
+    on = "h100x2" if target == "cuda" else "cpu"
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         optimizer = dmc.optim.AdamW(lr=1e-3, clip_grad_norm=1.0)
         imported = import_step(case.model, case.loss, optimizer, case.example(0), precision, 2, 0, context)
         staged = plan.pipeline("pp", cut=[cut], microbatches=2)
-        own, factors, _ = arranged(staged, imported, 2)
+        own, factors, _ = arranged(staged, imported, 2, machine(on))
         state_plan(imported, own, 2, targets(target)[0], factors)
-        return Builder(imported.module, imported.signature, Settings(target, machine)).plan().job
+        return Builder(imported.module, imported.signature, Settings(target, on)).plan().job
 
 
 @pytest.mark.parametrize("case", large_unless(("for GPUs",), CASES))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.kernels.cheap import is_cheap
 from dmc.analysis.kernels.cost import is_contraction
@@ -45,7 +46,8 @@ class Step:
         users: dict[ir.Value, list[ir.Operation]] = {}
         readers: dict[ir.Value, list[ir.Operation]] = {}
         for op in ops:
-            read = list(outer_reads(op))
+            # What starts later than a movement does not depend on what that moves.
+            read = [value for value in outer_reads(op) if not isinstance(value.type, dm.TokenType)]
             found = [depths[value] for value in read if value in depths]
             depths.update(dict.fromkeys(op.results, max(found) + _is_deep(op)) if found else {})
             is_constant = all(value in constants for value in read)

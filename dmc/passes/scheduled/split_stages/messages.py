@@ -9,8 +9,8 @@ from itertools import islice
 from dmc.errors import DmcError
 from dmc.passes.scheduled.split_stages.programs import Item, Message, RankProgram, Receive, Run, Send
 
-# The time of a message, in that of a forward pass: what depends on one comes later than it.
-_MESSAGE = 1e-3
+# Of a message: what depends on one comes later than it.
+_MESSAGE_NS = 1e3
 # A time, the rank, and the place in its program.
 _Time = tuple[float, int, int]
 
@@ -18,7 +18,7 @@ _Time = tuple[float, int, int]
 def in_one_order(programs: Sequence[RankProgram]) -> dict[Message, int]:
     """The number of each message; receives go up to where their rank comes to them in this order.
 
-    Messages are in the order of the times at which they are sent, as far as those of actions are known. So a
+    Messages are in the order of the times at which they are sent, by the estimates for operations. So a
     communicator that makes a rank's messages one after the other never waits for one that comes later, and a receive
     starts when its message is sent. Raises DmcError where ranks wait for each other.
     """
@@ -63,12 +63,12 @@ class _Clock:
         first = self.place
         for item in islice(self.program.items, first, None):
             if isinstance(item, Run):
-                self.time += item.share
+                self.time += item.ns
             elif isinstance(item, Send):
                 # Of one time, in the order of a rank.
                 self.sent[item.message] = self.time, self.program.rank, self.place
             elif item.message in self.sent:
-                self.time = max(self.time, self.sent[item.message][0] + _MESSAGE)
+                self.time = max(self.time, self.sent[item.message][0] + _MESSAGE_NS)
             else:
                 break
             self.place += 1

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from dmc._mlir import ir
 from dmc.analysis.kernels.graph import outer_reads
+from dmc.analysis.times import Times
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
 from dmc.passes.scheduled.split_stages.assignment import Assignment
@@ -20,20 +21,16 @@ from dmc.step_function import STATE_ROLES, Port
 # A number that many ranks need is computed by each where that takes one message at most, instead of being sent.
 _FEW = 1
 _NUMBER = 8  # bytes
-# The time of each kind of action, relative to a forward pass: a product has two gradients.
-_PASSES = {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}
 
 
 @dataclass(frozen=True)
 class Run:
-    """An operation for a micro-batch. action: to which it belongs, `2F0`, if to one. share: of the time of that, in
-    that of a forward pass.
-    """
+    """An operation for a micro-batch. action: to which it belongs, `2F0`, if to one. ns: how long it takes."""
 
     op: ir.Operation
     micro: int
     action: str = field(default="", compare=False)
-    share: float = field(default=0.0, compare=False)
+    ns: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -80,13 +77,14 @@ def programs_of(
     kept: Sequence[Sequence[ir.Value]],
     results: Sequence[Port],
     state: Mapping[int, ir.Value],
+    times: Times,
 ) -> list[RankProgram]:
     """One for each rank. kept: the arguments that it is decided that a rank has. state: of the number of a result that
     is new state, the argument that it replaces.
 
     Raises DmcError where an operation needs what its rank computes later.
     """
-    lines = [_Line(assignment, table, rank, own) for rank, own in enumerate(kept)]
+    lines = [_Line(assignment, table, rank, own, times) for rank, own in enumerate(kept)]
     for line in lines:
         line.fill(results, state)
     for line in lines:
@@ -99,7 +97,7 @@ def programs_of(
     return programs
 
 
-def _base(assignment: Assignment, table: Table, rank: int) -> Iterator[Run]:
+def _base(assignment: Assignment, table: Table, rank: int, times: Times) -> Iterator[Run]:
     """The operations of a rank's stages, by its row of the schedule."""
     stages, flow = assignment.stages, assignment.flow
     own = {stage for stage, place in enumerate(table.ranks_of) if place == rank}
@@ -111,22 +109,23 @@ def _base(assignment: Assignment, table: Table, rank: int) -> Iterator[Run]:
             kinds = "F" if op not in assignment.backward else "BI" if op in first else "BW"
             for kind in kinds:
                 parts[stages[op], kind].append(op)
+    known = {op: times.ns(op) for ops in parts.values() for op in ops}
     for action in table.row(rank):
         ops = parts[action.stage, action.kind]
-        yield from (Run(op, action.micro, str(action), _PASSES[action.kind] / len(ops)) for op in ops)
+        yield from (Run(op, action.micro, str(action), known[op]) for op in ops)
     yield from (Run(op, OUTSIDE) for op in flow.after if stages.get(op) in own)
 
 
 class _Line:
     """Makes a rank's program. received: the messages to the rank. kept: what another program of it has, too."""
 
-    def __init__(self, assignment: Assignment, table: Table, rank: int, kept: Sequence[ir.Value]) -> None:
+    def __init__(self, assignment: Assignment, table: Table, rank: int, kept: Sequence[ir.Value], times: Times) -> None:
         self.assignment, self.flow, self.rank = assignment, assignment.flow, rank
         # Where another program has state in the same memory, this one has it there, too.
         self.program = RankProgram(rank, arguments={*kept})
         self.received: list[Message] = []
         self._ranks_of = table.ranks_of
-        self._base = list(_base(assignment, table, rank))
+        self._base = list(_base(assignment, table, rank, times))
         self._has: set[Key] = set()
         self._done: set[Run] = set()
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.requests.pipeline import pipeline_of
+from dmc.analysis.requests.settings import costs_of
 from dmc.analysis.storage.fixed import is_on
+from dmc.analysis.times import Times
 from dmc.dialect.placements import mesh_of
 from dmc.errors import PlanError
 from dmc.passes.base import Pass
@@ -62,7 +64,7 @@ def _split(module: ir.Module, asked: PipelinePlan) -> None:
     flow = Flow.of(step, asked.microbatches, _homes(kept, table))
     assignment = Assignment.of(flow, asked.cut)
     changed = {result.index: step.arguments[argument.index] for argument, result in mutated_state(step)}
-    programs = programs_of(assignment, table, kept, results(step), changed)
+    programs = programs_of(assignment, table, kept, results(step), changed, Times(module, costs_of(module)))
     numbers = in_one_order(programs)
     wires = Wires(asked.axis, declared.sym_name.value, numbers)
     made = [module_of(module, step, flow, program, wires) for program in programs]

@@ -1,0 +1,53 @@
+"""A plan whose pipeline is cut into stages that take about equally long, for one model."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from dmc._mlir import ir
+from dmc.analysis.amounts import rounds
+from dmc.analysis.times import Times
+from dmc.dialect.labels import module_path
+from dmc.machine import Machine
+from dmc.plans import Plan, with_balanced
+from dmc.program.labels import BACKWARD, UPDATE
+from dmc.step_function import find_step
+
+_LOOP = "scf.for"
+
+
+def with_balanced_cuts(plan: Plan, module: ir.Module, modules: Sequence[str], machine: Machine) -> Plan:
+    """`plan` with modules instead of `"balanced"`, for the step in form imported.
+
+    Raises PlanError where the model has fewer blocks than there are cuts.
+    """
+    if not any(rule.verb == "pipeline" for rule in plan.rules):
+        return plan
+    return replace(plan, rules=with_balanced(plan.rules, plan.mesh, modules, times_of(module, machine)))
+
+
+def times_of(module: ir.Module, machine: Machine) -> Mapping[str, float]:
+    """The estimated nanoseconds of each module's own operations in a step, with gradients and updates, by its path."""
+    times, found = Times(module, machine), defaultdict[str, float](float)
+    for op, count in _unrolled(find_step(module).operation):
+        found[_owner(module_path(op.location))] += count * times.ns(op)
+    return found
+
+
+def _owner(path: str) -> str:
+    """The module whose operation, gradient, or parameter's update a path names."""
+    if path.endswith(UPDATE):
+        return path.removesuffix(UPDATE).rpartition(".")[0]
+    return path.removesuffix(BACKWARD)
+
+
+def _unrolled(parent: ir.Operation, count: int = 1) -> Iterator[tuple[ir.Operation, int]]:
+    """The operations of a function or loop, and how often each runs: of loops their operations."""
+    for view in parent.regions[0].blocks[0].operations:
+        op = view.operation
+        if op.name == _LOOP:
+            yield from _unrolled(op, count * rounds(op))
+        else:
+            yield op, count
