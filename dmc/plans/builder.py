@@ -26,7 +26,7 @@ from dmc.plans.rules import (
     ShardActivation,
     ShardInput,
 )
-from dmc.schedules import NAMES
+from dmc.schedules import NAMES, SEARCHED
 
 STAGES = (0, 1, 2, 3)
 
@@ -160,8 +160,8 @@ class Recipe:
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise PlanError("pipeline", f"{name}={value!r}", hint="it must be an integer of at least 1")
         cuts, order = "balanced" if isinstance(cut, str) else tuple(cut), os.fspath(schedule)
-        if not order.endswith(TABLE) and order not in NAMES:
-            hint = f"use one of {', '.join(NAMES)}, or the path of a CSV file"
+        if not order.endswith(TABLE) and order not in (*NAMES, SEARCHED):
+            hint = f"use one of {', '.join((*NAMES, SEARCHED))}, or the path of a CSV file"
             raise PlanError("pipeline", f"schedule={order!r} is unknown", hint)
         return self._with(Pipeline(axis, cuts, microbatches, order, chunks, recipe=self.name))
 

@@ -10,13 +10,14 @@ from dmc.schedules.checking import check
 from dmc.schedules.costs import Costs, equal_costs
 from dmc.schedules.files import read_csv, write_csv
 from dmc.schedules.formulas import idle_formula
-from dmc.schedules.named import NAMES, schedule
+from dmc.schedules.named import NAMES, SEARCHED, schedule
 from dmc.schedules.playing import Played, Span, play
-from dmc.schedules.search.searched import Effort, searched
+from dmc.schedules.search.searched import Effort, layout, searched, searched_by_name
 from dmc.schedules.table import Action, Kind, Table
 
 __all__ = [
     "NAMES",
+    "SEARCHED",
     "Action",
     "Costs",
     "Effort",
@@ -27,9 +28,11 @@ __all__ = [
     "check",
     "equal_costs",
     "idle_formula",
+    "layout",
     "play",
     "read_csv",
     "schedule",
     "searched",
+    "searched_by_name",
     "write_csv",
 ]

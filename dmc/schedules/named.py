@@ -41,6 +41,9 @@ _NAMED: Mapping[str, _Named] = {
 NAMES = tuple(_NAMED)
 """The names that `schedule` knows."""
 
+SEARCHED = "searched"
+"""The name of a schedule that is made for the times of stages (`searched_by_name`)."""
+
 
 def schedule(name: str, ranks: int, microbatches: int, chunks: int = 1) -> Table:
     """The table of a named schedule, idle cells as if every action took the same time.

@@ -79,6 +79,8 @@ CASES = {
     "three stages": (3, _pipelined(3, "gpipe")),
     "interleaved": (4, _pipelined(2, "interleaved", 2)),
     "zb-v": (4, _pipelined(2, "zb-v", 2)),
+    "searched": (2, _pipelined(2, "searched")),
+    "searched, in a V": (4, _pipelined(2, "searched", 2)),
     "zb-h1 beside dp": (2, _pipelined(2, "zb-h1", dp=2).data_parallel("dp")),
     "one rank beside dp": (2, _pipelined(1, "interleaved", 2, dp=2).data_parallel("dp")),
     "1f1b beside zero2": (2, _pipelined(2, "1f1b", dp=2).data_parallel("dp", zero=2)),

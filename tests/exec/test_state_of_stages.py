@@ -106,7 +106,7 @@ class _Tied(nn.Module):
         return self.last(self.middle(self.first(x).tanh()).tanh())[:, :4]
 
 
-@pytest.mark.parametrize(("schedule", "cut"), [("1f1b", ["0.middle"]), ("zb-v", ["0.middle", "0.last", "1"])])
+@pytest.mark.parametrize(("schedule", "cut"), [("searched", ["0.middle"]), ("zb-v", ["0.middle", "0.last", "1"])])
 def test_an_evaluation_reads_a_shared_weight_where_the_step_has_it(schedule: str, cut: list[str]) -> None:
     """Also under a schedule that wants more micro-batches than an evaluation has."""
     torch.manual_seed(0)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dmc.errors import PlanError
 from dmc.schedules.costs import Costs
 from dmc.schedules.named import NAMES, schedule
+from dmc.schedules.playing import play
 from dmc.schedules.search.greedy import Prefer, Rules, greedy
 from dmc.schedules.search.improve import improve
 from dmc.schedules.search.joined import as_table
@@ -67,6 +68,26 @@ def searched(
         solved = solve(problem, best.rows, effort.nodes, max(0.0, deadline - time.monotonic()))
         best = _found(problem, solved.rows)
     return as_table(problem, best.rows)
+
+
+# Ends at the same place on every machine, which schedules that are part of a plan must.
+_REPEATABLE = Effort(program=0, seconds=math.inf)
+
+
+def searched_by_name(costs: Costs, ranks: int, microbatches: int) -> Table:
+    """The schedule `"searched"` of a plan: the fastest found that keeps no more than the named one with its layout.
+
+    Ranks wait for each other at the end of a step, as those do that clip gradients.
+    """
+    named = layout(ranks, microbatches, costs.stages // ranks)
+    kept = play(named, costs).peak
+    return searched(costs, ranks, microbatches, kept, ranks_of=named.ranks_of, barrier=True, effort=_REPEATABLE)
+
+
+def layout(ranks: int, microbatches: int, chunks: int) -> Table:
+    """The named schedule whose stages are where those of `"searched"` are: `1f1b` with one stage on each rank, `zb-v`
+    with two, and `bfs` with more."""
+    return schedule({1: "1f1b", 2: "zb-v"}.get(chunks, "bfs"), ranks, microbatches, chunks)
 
 
 @dataclasses.dataclass(frozen=True)

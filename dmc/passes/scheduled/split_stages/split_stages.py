@@ -15,12 +15,13 @@ from dmc.dialect.placements import mesh_of
 from dmc.errors import PlanError
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.split_stages.assignment import Assignment
+from dmc.passes.scheduled.split_stages.costs import costs_of_stages
 from dmc.passes.scheduled.split_stages.emission import Wires, module_of
 from dmc.passes.scheduled.split_stages.flow import Flow
 from dmc.passes.scheduled.split_stages.messages import in_one_order
 from dmc.passes.scheduled.split_stages.programs import programs_of
 from dmc.plans.pipelines import PipelinePlan
-from dmc.schedules import Action, Table, check, read_csv, schedule
+from dmc.schedules import SEARCHED, Action, Table, check, layout, read_csv, schedule, searched_by_name
 from dmc.stages import put_in
 from dmc.step_function import find_step, mutated_state, results
 
@@ -62,9 +63,11 @@ def _split(module: ir.Module, asked: PipelinePlan) -> None:
     given = list(zip(step.arguments, step.arg_attrs, strict=True))
     kept = [[value for value, own in given if is_on(own, rank)] for rank in range(ranks)]
     flow = Flow.of(step, asked.microbatches, _homes(kept, table))
-    assignment = Assignment.of(flow, asked.cut)
+    assignment, times = Assignment.of(flow, asked.cut), Times(module, costs_of(module))
+    if asked.schedule == SEARCHED and asked.microbatches > 1:
+        table = searched_by_name(costs_of_stages(assignment, times), ranks, asked.microbatches)
     changed = {result.index: step.arguments[argument.index] for argument, result in mutated_state(step)}
-    programs = programs_of(assignment, table, kept, results(step), changed, Times(module, costs_of(module)))
+    programs = programs_of(assignment, table, kept, results(step), changed, times)
     numbers = in_one_order(programs)
     wires = Wires(asked.axis, declared.sym_name.value, numbers)
     made = [module_of(module, step, flow, program, wires) for program in programs]
@@ -78,7 +81,7 @@ def _table(asked: PipelinePlan, ranks: int) -> Table:
     """What each rank does, in order. Raises PlanError for a schedule that does not fit, or is wrong."""
     # Of one micro-batch, as of an evaluation, a schedule says where the stages are, whatever number it wants.
     count = asked.microbatches if asked.microbatches > 1 else _MANY * ranks
-    table = read_csv(asked.table) if asked.table else schedule(asked.schedule, ranks, count, asked.chunks)
+    table = _of(asked, ranks, count)
     if table.ranks != ranks:
         fact = f"number of its rows: {table.ranks}; of ranks along '{asked.axis}': {ranks}"
         raise PlanError(f"schedule '{asked.schedule}'", fact, "give a row for each rank")
@@ -87,6 +90,15 @@ def _table(asked: PipelinePlan, ranks: int) -> Table:
     check(table, asked.stages, asked.microbatches)
     _check_sums(table)
     return table
+
+
+def _of(asked: PipelinePlan, ranks: int, count: int) -> Table:
+    if asked.table:
+        return read_csv(asked.table)
+    # Its order is found once the times of stages are known.
+    if asked.schedule == SEARCHED:
+        return layout(ranks, count, asked.chunks)
+    return schedule(asked.schedule, ranks, count, asked.chunks)
 
 
 def _check_sums(table: Table) -> None:
