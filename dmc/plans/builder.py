@@ -146,11 +146,12 @@ class Recipe:
         """Cuts the model into stages, each of which runs on one rank along `axis`, and none elsewhere.
 
         cut: the modules that begin the second stage and those behind it, a pattern each that matches one module; or
-        "balanced", for stages with about equal numbers of parameters that begin at the model's blocks (members of
-        lists, such as `h.3`), whatever these compute. chunks: the number of stages of each rank. microbatches: into how
-        many a batch is divided, which is `accumulate` of `dmc.compile`; either says it. schedule: the order in which a
-        rank runs the forward and backward passes of its stages, by name (`dmc.schedules.NAMES`), or the path of a CSV
-        file with a row for each rank, in the form of `torch.distributed.pipelining`.
+        "balanced", for stages that take about equally long on the machine and begin at the model's blocks (members of
+        lists, such as `h.3`). chunks: the number of stages of each rank. microbatches: into how many a batch is
+        divided, which is `accumulate` of `dmc.compile`; either says it. schedule: the order in which a rank runs the
+        forward and backward passes of its stages, by name (`dmc.schedules.NAMES`), "searched" for one that is made for
+        the times of the stages, or the path of a CSV file with a row for each rank, in the form of
+        `torch.distributed.pipelining`.
         """
         # A caller without a type checker may pass anything.
         numbers: dict[str, Any] = {"microbatches": 1 if microbatches is None else microbatches, "chunks": chunks}
