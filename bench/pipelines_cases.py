@@ -10,6 +10,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from dmc.schedules import idle_formula
 
+# Sequences of a micro-batch.
+ROWS = 4
 # A gradient of a product is two products.
 FORWARD, INPUTS, WEIGHTS = 1.0, 1.0, 1.0
 SCHEDULES = {"1f1b": 1, "interleaved": 2, "zb-h1": 1, "zb-v": 2}
@@ -41,3 +43,10 @@ def formula_of(schedule: str, ranks: int, microbatches: int) -> float | None:
     # A step has the work of all micro-batches; stages of a rank share its time.
     idle = idle_formula(schedule, ranks, microbatches, chunks, FORWARD, INPUTS, WEIGHTS)
     return None if idle is None else idle / (idle + microbatches * chunks * (FORWARD + INPUTS + WEIGHTS))
+
+
+def batch_of(seed: int, microbatches: int, length: int, classes: int) -> dict[str, torch.Tensor]:
+    """A global batch."""
+    shape = (ROWS * microbatches, length)
+    tokens = torch.randint(classes, shape, generator=torch.Generator().manual_seed(seed))
+    return {"input_ids": tokens, "labels": tokens.clone()}

@@ -15,7 +15,6 @@ import gc
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,24 +23,19 @@ from typing import Any
 import numpy as np
 import torch
 
-import dmc
 from bench.gpu_clock import clocked
-from bench.gpu_peers import CLIP, DECAY, RATE
-from bench.pipelines_cases import MODELS, SCHEDULES, formula_of
+from bench.pipelines_cases import MODELS, SCHEDULES, batch_of, formula_of
 from bench.pipelines_peers import PEERS, PipelinedPeer
 from bench.record import write_record
 from bench.seeded import seeded
-from dmc.plans import Plan
-from dmc.plans.rules import Pipeline
 from dmc.program import Job
 from dmc.program.profile import Profile
 from dmc.program.program import Work
 
 RESULTS = Path(__file__).parent / "results" / "pipelines.json"
-ROWS, BATCHES, COMPARED = 4, 4, 6
+BATCHES, COMPARED = 4, 6
 # Of a loss in bf16: six steps of rounding each.
 TOLERANCE = 5e-3
-_OPTIMIZER = dmc.optim.AdamW(lr=RATE, weight_decay=DECAY, clip_grad_norm=CLIP)
 SYSTEMS = ("zero2", *SCHEDULES)
 
 
@@ -89,73 +83,11 @@ def main() -> int:
     if options.mode == "collect":
         return collect(options.directory)
     options.directory.mkdir(parents=True, exist_ok=True)
-    return prepare(options) if options.mode == "prepare" else run(options)
+    if options.mode == "run":
+        return run(options)
+    from bench.pipelines_files import prepare
 
-
-def plan_of(
-    schedule: str, options: argparse.Namespace, example: dict[str, torch.Tensor]
-) -> tuple[Plan, int, list[int]]:
-    """The plan, into how many parts it divides what a rank takes of the batch, and the blocks that begin stages."""
-    from dmc import dialect
-    from dmc._mlir import ir
-    from dmc.analysis.requests.cuts import with_balanced_cuts
-    from dmc.importer.forward.precision import Precision
-    from dmc.importer.step import import_step
-    from dmc.machine import machine, machine_for
-
-    ranks, parts = options.ranks, options.microbatches
-    if schedule == "zero2":
-        return dmc.plan(dmc.Mesh(dp=ranks)).data_parallel("dp", zero=2), parts // ranks, []
-    plan = dmc.plan(dmc.Mesh(pp=ranks))
-    plan = plan.pipeline("pp", cut="balanced", microbatches=parts, schedule=schedule, chunks=SCHEDULES[schedule])
-    with ir.Context() as context, ir.Location.unknown():
-        dialect.load(context)
-        net, *_ = MODELS[options.model]()
-        step = import_step(net, None, _OPTIMIZER, example, Precision.BF16_MIXED, parts, 0, context)
-        plan = with_balanced_cuts(plan, step.module, step.modules, machine(machine_for(options.machine, ranks)))
-    (rule,) = plan.rules
-    assert isinstance(rule, Pipeline)
-    return plan, parts, [int(path.rpartition(".")[2]) for path in rule.cut]
-
-
-def prepare(options: argparse.Namespace) -> int:
-    """Compiles the plans and predicts their steps."""
-    from dmc.api import compile_artifact
-    from dmc.machine import machine, machine_for
-    from dmc.simulator import simulate
-
-    on = machine_for(options.machine, options.ranks)
-    for schedule in options.systems:
-        begin = time.perf_counter()
-        net, _, _, length = MODELS[options.model]()
-        example = batch_of(0, options.microbatches, length, net.config.vocab_size)
-        plan, parts, cut = plan_of(schedule, options, example)
-        artifact = compile_artifact(
-            net.train(),
-            optimizer=_OPTIMIZER,
-            example=example,
-            precision="bf16-mixed",
-            accumulate=parts,
-            plan=plan,
-            target="cuda",
-            machine=on,
-        )
-        path = options.directory / f"{options.model}@{schedule}@{options.microbatches}.dmc"
-        replace(artifact, ir={}).write(path, weights=False)
-        predicted = simulate(artifact.job, machine(on)).step_ns / 1e6
-        path.with_suffix(".json").write_text(json.dumps({"predicted_ms": predicted, "cut": cut}))
-        took, size = time.perf_counter() - begin, path.stat().st_size / 1e6
-        print(
-            f"{path.stem}: {predicted:.1f} ms predicted, stages begin at {cut}; {took:.0f} s, {size:.1f} MB", flush=True
-        )
-    return 0
-
-
-def batch_of(seed: int, microbatches: int, length: int, classes: int) -> dict[str, torch.Tensor]:
-    """A global batch."""
-    shape = (ROWS * microbatches, length)
-    tokens = torch.randint(classes, shape, generator=torch.Generator().manual_seed(seed))
-    return {"input_ids": tokens, "labels": tokens.clone()}
+    return prepare(options)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -47,6 +47,7 @@ CONTEXTS = {
     "bench/placement_time.py": "times passes one by one",
     "bench/plan_ranks.py": "times passes one by one",
     "bench/pipelines.py": "plans without compiling",
+    "bench/pipelines_files.py": "asks for the cuts of a model",
     "bench/plan_time.py": "times passes one by one",
     "bench/schedules.py": "runs pipelines of passes",
 }

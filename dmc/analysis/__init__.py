@@ -1,6 +1,8 @@
 """Read-only facts about a module, as frozen data, for passes. In pipeline order:
 
 * requests: the user's requests, as attributes of the module
+* amounts: the work of operations, before kernels
+* times: how long that takes on a machine
 * loops: operations as loops: what may be split
 * sharding: a placement for every value
 * ranks: replicated values, and traffic between ranks

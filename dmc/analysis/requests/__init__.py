@@ -3,6 +3,7 @@
 * settings: target, machine, memory cap
 * structure: the rules that a plan's `megatron` stands for in one model
 * factors: what the dimensions of parameters are made of
+* cuts: where a pipeline whose cuts are balanced is cut
 * heads: copies of heads of keys and values that are fewer than ranks
 * plan: the plan's placements of arguments of `@step`
 * pipeline: the stages into which the plan cuts the model

@@ -8,7 +8,7 @@ passed over. What turns out to be unnecessary in the end is kept after all, the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container
 from dataclasses import dataclass
 
 from dmc.passes.scheduled.keep.replay import Replay, replay
@@ -28,8 +28,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Offer:
-    """Kernels that may run again together: bytes that this frees at the peak, and its time."""
+    """Kernels that may run again together: bytes that this frees at the peak, and its time. first: whose results."""
 
+    first: int
     kernels: frozenset[int]
     bytes: int
     ns: float
@@ -43,18 +44,18 @@ class _Offer:
 def choose(step: Step, wanted: Wanted, cap: int) -> Choice:
     """The kernels that are to run again, and as many others, without those pinned, as the cap requires.
 
-    If it cannot be met, those with the lowest peak found. Each choice takes linear time.
+    If it cannot be met, those with the lowest peak found. Each choice takes linear time, but for what the best offers
+    need besides.
     """
     again, refused, moved = wanted.again, set[frozenset[int]](), False
     now = replay(step, again)
     while now.peak > cap:
-        offers = [each for each in _offers(step, again, wanted.pinned, now) if each.kernels not in refused]
-        if not offers:
+        best = _best(step, again, wanted.pinned, now, refused)
+        if best is None:
             if not moved:
                 return Choice(again, now.peak)
             refused, moved = set(), False
             continue
-        best = min(offers, key=lambda each: each.rank)
         tried = {**again, **dict.fromkeys(sorted(best.kernels), now.place)}
         after = replay(step, tried)
         limit = max(cap, now.peak - now.peak // _SLICE)
@@ -65,34 +66,55 @@ def choose(step: Step, wanted: Wanted, cap: int) -> Choice:
     return _pruned(step, wanted.again, Choice(again, now.peak), cap)
 
 
-def _offers(step: Step, again: Again, pinned: frozenset[int], now: Replay) -> Iterator[_Offer]:
-    graph = step.graph
+def _best(
+    step: Step, again: Again, pinned: frozenset[int], now: Replay, refused: Container[frozenset[int]]
+) -> _Offer | None:
+    """The best offer that was not refused; None where there is none."""
+    graph, best = step.graph, None
+    bounds: list[tuple[float, int, int]] = []
     for index in step.kernels():
-        freed = [each for each in graph.tasks[index].writes if now.is_live(each)]
-        if not freed or index in again or index in pinned:
+        freed = sum(graph.sizes[each] for each in graph.tasks[index].writes if now.is_live(each))
+        if freed and index not in again and index not in pinned:
+            # What it needs besides makes no offer better.
+            bounds.append((-freed / max(graph.tasks[index].ns, 1.0), index, freed))
+    for bound, index, freed in sorted(bounds):
+        if best is not None and bound > best.rank[0]:
+            break
+        least = None if best is None else -best.rank[0]
+        offer = _offer(step, again, pinned, now, index, freed, least)
+        if offer is None or offer.kernels in refused:
             continue
-        kernels, held = _with_makers(step, again, pinned, index, now)
-        bytes_ = sum(graph.sizes[each] for each in freed) - sum(graph.sizes[each] for each in held)
-        if bytes_ > 0:
-            yield _Offer(kernels, bytes_, sum(graph.tasks[each].ns for each in kernels))
+        if best is None or (offer.rank, index) < (best.rank, best.first):
+            best = offer
+    return best
 
 
-def _with_makers(
-    step: Step, again: Again, pinned: frozenset[int], index: int, now: Replay
-) -> tuple[frozenset[int], set[int]]:
-    """A kernel, with those whose results it needs and nothing holds at the peak; and what must then be held."""
-    found, held, pending = {index}, set[int](), list(step.graph.tasks[index].reads)
+def _offer(
+    step: Step, again: Again, pinned: frozenset[int], now: Replay, index: int, freed: int, least: float | None
+) -> _Offer | None:
+    """A kernel with those whose results it needs and nothing holds at the peak.
+
+    freed: the bytes of its results that are live there, less what must then be held. None where nothing is left of
+    that, or fewer bytes per nanosecond than `least`.
+    """
+    tasks, sizes = step.graph.tasks, step.graph.sizes
+    found, held, pending = {index}, set[int](), list(tasks[index].reads)
+    bytes_, ns = freed, tasks[index].ns
     while pending:
         storage = pending.pop()
         maker = step.makers.get(storage)
         if now.is_live(storage) or maker in again or maker in found:
             continue
-        if maker is None or maker in pinned:
+        if maker is not None and maker not in pinned:
+            found.add(maker)
+            ns += tasks[maker].ns
+            pending += tasks[maker].reads
+        elif storage not in held:
             held.add(storage)
-            continue
-        found.add(maker)
-        pending += step.graph.tasks[maker].reads
-    return frozenset(found), held
+            bytes_ -= sizes[storage]
+        if bytes_ <= 0 or (least is not None and bytes_ < least * max(ns, 1.0)):
+            return None
+    return _Offer(index, frozenset(found), bytes_, ns)
 
 
 def _pruned(step: Step, wanted: Again, choice: Choice, cap: int) -> Choice:
