@@ -8,8 +8,9 @@ passed over. What turns out to be unnecessary in the end is kept after all, the 
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 from dmc.passes.scheduled.keep.replay import Replay, replay
 from dmc.passes.scheduled.keep.step import Again, Step
@@ -28,17 +29,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Offer:
-    """Kernels that may run again together: bytes that this frees at the peak, and its time. first: whose results."""
+    """Kernels that may run again together: bytes that this frees at the peak, and its time."""
 
-    first: int
     kernels: frozenset[int]
     bytes: int
     ns: float
-
-    @property
-    def rank(self) -> tuple[float, int]:
-        """The best is the smallest."""
-        return -self.bytes / max(self.ns, 1.0), min(self.kernels)
 
 
 def choose(step: Step, wanted: Wanted, cap: int) -> Choice:
@@ -49,57 +44,54 @@ def choose(step: Step, wanted: Wanted, cap: int) -> Choice:
     """
     again, refused, moved = wanted.again, set[frozenset[int]](), False
     now = replay(step, again)
+    offers = _ranked(step, again, wanted.pinned, now)
     while now.peak > cap:
-        best = _best(step, again, wanted.pinned, now, refused)
+        best = next((each for each in offers if each.kernels not in refused), None)
         if best is None:
             if not moved:
                 return Choice(again, now.peak)
-            refused, moved = set(), False
+            offers, refused, moved = _ranked(step, again, wanted.pinned, now), set(), False
             continue
         tried = {**again, **dict.fromkeys(sorted(best.kernels), now.place)}
         after = replay(step, tried)
         limit = max(cap, now.peak - now.peak // _SLICE)
         if after.peak <= now.peak and after.over(limit) < now.over(limit):
             again, now, moved = tried, after, True
+            offers = _ranked(step, again, wanted.pinned, now)
         else:
             refused.add(best.kernels)
     return _pruned(step, wanted.again, Choice(again, now.peak), cap)
 
 
-def _best(
-    step: Step, again: Again, pinned: frozenset[int], now: Replay, refused: Container[frozenset[int]]
-) -> _Offer | None:
-    """The best offer that was not refused; None where there is none."""
-    graph, best = step.graph, None
-    bounds: list[tuple[float, int, int]] = []
+def _ranked(step: Step, again: Again, pinned: frozenset[int], now: Replay) -> Iterator[_Offer]:
+    """The offers, the best first. What else a kernel needs makes its offer worse, and is found only once it counts."""
+    graph = step.graph
+    heap: list[tuple[tuple[float, int], int, _Offer | None]] = []
     for index in step.kernels():
-        freed = sum(graph.sizes[each] for each in graph.tasks[index].writes if now.is_live(each))
+        freed = [each for each in graph.tasks[index].writes if now.is_live(each)]
         if freed and index not in again and index not in pinned:
-            # What it needs besides makes no offer better.
-            bounds.append((-freed / max(graph.tasks[index].ns, 1.0), index, freed))
-    for bound, index, freed in sorted(bounds):
-        if best is not None and bound > best.rank[0]:
-            break
-        least = None if best is None else -best.rank[0]
-        offer = _offer(step, again, pinned, now, index, freed, least)
-        if offer is None or offer.kernels in refused:
-            continue
-        if best is None or (offer.rank, index) < (best.rank, best.first):
-            best = offer
-    return best
+            bound = _rank(sum(graph.sizes[each] for each in freed), graph.tasks[index].ns)
+            heap.append(((bound, -1), index, None))
+    heapify(heap)
+    while heap:
+        _, index, offer = heappop(heap)
+        if offer is not None:
+            yield offer
+        elif (found := _offer(step, again, pinned, now, index)) is not None:
+            heappush(heap, ((_rank(found.bytes, found.ns), min(found.kernels)), index, found))
 
 
-def _offer(
-    step: Step, again: Again, pinned: frozenset[int], now: Replay, index: int, freed: int, least: float | None
-) -> _Offer | None:
-    """A kernel with those whose results it needs and nothing holds at the peak.
+def _rank(bytes_: int, ns: float) -> float:
+    """The best is the smallest."""
+    return -bytes_ / max(ns, 1.0)
 
-    freed: the bytes of its results that are live there, less what must then be held. None where nothing is left of
-    that, or fewer bytes per nanosecond than `least`.
-    """
+
+def _offer(step: Step, again: Again, pinned: frozenset[int], now: Replay, index: int) -> _Offer | None:
+    """A kernel with those whose results it needs and nothing holds at the peak; None where that frees nothing, since
+    more must then be held."""
     tasks, sizes = step.graph.tasks, step.graph.sizes
     found, held, pending = {index}, set[int](), list(tasks[index].reads)
-    bytes_, ns = freed, tasks[index].ns
+    freed = sum(sizes[each] for each in tasks[index].writes if now.is_live(each))
     while pending:
         storage = pending.pop()
         maker = step.makers.get(storage)
@@ -107,14 +99,13 @@ def _offer(
             continue
         if maker is not None and maker not in pinned:
             found.add(maker)
-            ns += tasks[maker].ns
             pending += tasks[maker].reads
         elif storage not in held:
             held.add(storage)
-            bytes_ -= sizes[storage]
-        if bytes_ <= 0 or (least is not None and bytes_ < least * max(ns, 1.0)):
-            return None
-    return _Offer(index, frozenset(found), bytes_, ns)
+            freed -= sizes[storage]
+            if freed <= 0:
+                return None
+    return _Offer(frozenset(found), freed, sum(tasks[each].ns for each in found))
 
 
 def _pruned(step: Step, wanted: Again, choice: Choice, cap: int) -> Choice:
