@@ -28,7 +28,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class _Offer:
+class Offer:
     """Kernels that may run again together: bytes that this frees at the peak, and its time."""
 
     kernels: frozenset[int]
@@ -44,29 +44,29 @@ def choose(step: Step, wanted: Wanted, cap: int) -> Choice:
     """
     again, refused, moved = wanted.again, set[frozenset[int]](), False
     now = replay(step, again)
-    offers = _ranked(step, again, wanted.pinned, now)
+    offers = ranked(step, again, wanted.pinned, now)
     while now.peak > cap:
         best = next((each for each in offers if each.kernels not in refused), None)
         if best is None:
             if not moved:
                 return Choice(again, now.peak)
-            offers, refused, moved = _ranked(step, again, wanted.pinned, now), set(), False
+            offers, refused, moved = ranked(step, again, wanted.pinned, now), set(), False
             continue
         tried = {**again, **dict.fromkeys(sorted(best.kernels), now.place)}
         after = replay(step, tried)
         limit = max(cap, now.peak - now.peak // _SLICE)
         if after.peak <= now.peak and after.over(limit) < now.over(limit):
             again, now, moved = tried, after, True
-            offers = _ranked(step, again, wanted.pinned, now)
+            offers = ranked(step, again, wanted.pinned, now)
         else:
             refused.add(best.kernels)
     return _pruned(step, wanted.again, Choice(again, now.peak), cap)
 
 
-def _ranked(step: Step, again: Again, pinned: frozenset[int], now: Replay) -> Iterator[_Offer]:
+def ranked(step: Step, again: Again, pinned: frozenset[int], now: Replay) -> Iterator[Offer]:
     """The offers, the best first. What else a kernel needs makes its offer worse, and is found only once it counts."""
     graph = step.graph
-    heap: list[tuple[tuple[float, int], int, _Offer | None]] = []
+    heap: list[tuple[tuple[float, int], int, Offer | None]] = []
     for index in step.kernels():
         freed = [each for each in graph.tasks[index].writes if now.is_live(each)]
         if freed and index not in again and index not in pinned:
@@ -74,10 +74,10 @@ def _ranked(step: Step, again: Again, pinned: frozenset[int], now: Replay) -> It
             heap.append(((bound, -1), index, None))
     heapify(heap)
     while heap:
-        _, index, offer = heappop(heap)
-        if offer is not None:
-            yield offer
-        elif (found := _offer(step, again, pinned, now, index)) is not None:
+        _, index, known = heappop(heap)
+        if known is not None:
+            yield known
+        elif (found := offer(step, again, pinned, now, index)) is not None:
             heappush(heap, ((_rank(found.bytes, found.ns), min(found.kernels)), index, found))
 
 
@@ -86,7 +86,7 @@ def _rank(bytes_: int, ns: float) -> float:
     return -bytes_ / max(ns, 1.0)
 
 
-def _offer(step: Step, again: Again, pinned: frozenset[int], now: Replay, index: int) -> _Offer | None:
+def offer(step: Step, again: Again, pinned: frozenset[int], now: Replay, index: int) -> Offer | None:
     """A kernel with those whose results it needs and nothing holds at the peak; None where that frees nothing, since
     more must then be held."""
     tasks, sizes = step.graph.tasks, step.graph.sizes
@@ -105,7 +105,7 @@ def _offer(step: Step, again: Again, pinned: frozenset[int], now: Replay, index:
             freed -= sizes[storage]
             if freed <= 0:
                 return None
-    return _Offer(frozenset(found), freed, sum(tasks[each].ns for each in found))
+    return Offer(frozenset(found), freed, sum(tasks[each].ns for each in found))
 
 
 def _pruned(step: Step, wanted: Again, choice: Choice, cap: int) -> Choice:
