@@ -14,13 +14,14 @@ from dmc._mlir import ir
 from dmc.arguments import (
     check_ranks,
     check_settings,
+    checked_mesh,
     precision_named,
     tuning_table,
 )
 from dmc.cache import Cache, using
 from dmc.compilation import Compilation, Evaluation
 from dmc.compiled_step import CompiledStep, TorchState
-from dmc.errors import DmcError, PlanError
+from dmc.errors import DmcError
 from dmc.executors import Executor, Settings
 from dmc.importer.capture.capture import Loss
 from dmc.lowering.iree.compiler import check_target
@@ -40,6 +41,7 @@ from dmc.runtime.open_session import check_device
 from dmc.runtime.saved_state import read_state
 from dmc.runtime.settings import RunSettings
 from dmc.runtime.world.launch import World, world_from_environment
+from dmc.search.automatic import found_plan
 from dmc.target import Target, targets
 
 
@@ -53,7 +55,7 @@ def compile(
     precision: str = "fp32",
     accumulate: int | Sequence[int] | None = None,
     mesh: Mesh | None = None,
-    plan: Recipe | None = None,
+    plan: Recipe | Literal["auto"] | None = None,
     target: str = "cpu",
     executor: Executor = "static",
     machine: str | None = None,
@@ -87,7 +89,8 @@ def compile(
     run in this process, as a rehearsal; on GPUs each runs in a process of its own, started by torchrun, mpirun or srun.
     plan: how tensors are placed on the mesh (`dmc.plan(mesh).use(dmc.plans.zero2("dp"))`), what of the forward pass is
     kept for the backward pass, and whether optimizer state waits in host memory (also without a mesh:
-    `dmc.plan().recompute("h.*").keep("h.*.attn").offload_optimizer()`). The results do not depend on it.
+    `dmc.plan().recompute("h.*").keep("h.*.attn").offload_optimizer()`). The results do not depend on it. "auto" is the
+    fastest plan that is found for all devices of `machine`, by simulation; a note has its lines.
     target: "cpu" (the processor of this machine), another processor by LLVM's name for it ("cpu:x86-64-v3"), "cuda", or
     both, "cpu+cuda", for one plan that runs on either; a step for another machine can be compiled here, but not run:
     use `compile_artifact`.
@@ -120,6 +123,7 @@ def compile(
     ArtifactError for a processor that this machine does not have; VerificationError for a step that differs from
     eager's, naming the stage that changed its meaning.
     """
+    plan = _chosen(plan, progress, observer, dict(locals()))
     world, settings = world_from_environment(os.environ), RunSettings.of(os.environ)
     _check_here(target, executor, checked_mesh(mesh, plan), world)
     artifact = compile_artifact(
@@ -161,7 +165,7 @@ def compile_artifact(
     precision: str = "fp32",
     accumulate: int | Sequence[int] | None = None,
     mesh: Mesh | None = None,
-    plan: Recipe | None = None,
+    plan: Recipe | Literal["auto"] | None = None,
     target: str = "cpu",
     executor: Executor = "static",
     machine: str | None = None,
@@ -179,9 +183,9 @@ def compile_artifact(
 
     `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
     """
-    chosen, kind, mesh = targets(target), precision_named(precision), checked_mesh(mesh, plan)
+    plan = _chosen(plan, progress, observer, dict(locals()))
     check_settings(executor, memory_cap, evaluation)
-    watched = _watched(progress, observer)
+    chosen, kind, mesh = targets(target), precision_named(precision), checked_mesh(mesh, plan)
     check_ranks(mesh, chosen, executor)
     machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     settings = Settings(target, machine, memory_cap or 0, executor, tuning_table(tuning, chosen))
@@ -190,10 +194,10 @@ def compile_artifact(
     forget(model)
     for each in requests.values():
         _check_early(model, each.loss, plan, machine, chosen if ":" in target else ())
-    with watched as seen, using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
+    with _watched(progress, observer) as seen, using(Cache.of(os.environ)), ir.Context() as own, ir.Location.unknown():
         _note_mode(model, seen)
-        dialect.load(context)
-        return Compilation(requests, beside, evaluation, plan, settings, verify, seen, dump_dir).artifact(context)
+        dialect.load(own)
+        return Compilation(requests, beside, evaluation, plan, settings, verify, seen, dump_dir).artifact(own)
 
 
 @overload
@@ -254,6 +258,16 @@ def _check_here(target: str, executor: str, mesh: Mesh | None, world: World | No
         raise DmcError(error.place, error.fact, hint) from error
 
 
+def _chosen(
+    plan: Recipe | Literal["auto"] | None, progress: bool | None, observer: Observer | None, given: dict[str, Any]
+) -> Recipe | None:
+    """The plan, or the one that is found. given: the keyword arguments of `dmc.compile`."""
+    if plan != "auto":
+        return plan
+    with _watched(progress, observer) as seen:
+        return found_plan(seen, **given)
+
+
 def _note_mode(model: nn.Module, observer: Observer) -> None:
     if not model.training:
         observer.note(
@@ -270,26 +284,3 @@ def _watched(progress: bool | None, observer: Observer | None) -> AbstractContex
     world = world_from_environment(os.environ)
     is_first = world is None or world.rank == 0
     return shown(progress if is_first else False) if observer is None else nullcontext(observer)
-
-
-def checked_mesh(mesh: Any, plan: Any) -> Mesh | None:
-    """The mesh of a step, that of its plan if none is given. Raises PlanError where mesh and plan do not match."""
-    if not isinstance(plan, Recipe | None):
-        fact = f"expected a plan, got {type(plan).__name__}"
-        raise PlanError("plan", fact, hint='such as plan=dmc.plan(dmc.Mesh(dp=2)).use(dmc.plans.zero2("dp"))')
-    if mesh is None and isinstance(plan, Plan):
-        return plan.mesh
-    if mesh is None:
-        plans.check_for_one_rank(() if plan is None else plan.rules)
-        return None
-    if not isinstance(mesh, Mesh):
-        raise PlanError("mesh", f"expected a dmc.Mesh, got {type(mesh).__name__}", hint="such as mesh=dmc.Mesh(dp=2)")
-    if not isinstance(plan, Plan):
-        fact = "is given without a plan" if plan is None else f"comes with a {type(plan).__name__}, not with a plan"
-        ready = f"ready plans are {', '.join(plans.READY)}"
-        hint = f'pass plan=dmc.plan(mesh).use(dmc.plans.zero2("{mesh.axes[0]}")); {ready}'
-        raise PlanError("mesh", fact, hint)
-    if plan.mesh != mesh:
-        hint = "leave mesh= out: the plan has its own"
-        raise PlanError("plan", f"is for {plan.mesh}, but the step is for {mesh}", hint)
-    return mesh

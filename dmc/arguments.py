@@ -14,12 +14,13 @@ from torch._subclasses import FakeTensor
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
+from dmc import plans
 from dmc.errors import DmcError, ImportFailure, PlanError
 from dmc.executors import Executor
 from dmc.importer.capture.registered import describe
 from dmc.importer.forward.precision import Precision
 from dmc.mesh import Mesh
-from dmc.plans import Recipe
+from dmc.plans import Plan, Recipe
 from dmc.plans.rules import Pipeline
 from dmc.program.tuning import Table
 from dmc.target import CUDA, Target
@@ -95,6 +96,29 @@ def check_meaning(loss: Any, example: Any, seed: Any) -> None:
         if isinstance(leaf, torch.Tensor):
             _check_numbers(f"example{pytree.keystr(path)}", leaf)
     check_seed(seed)
+
+
+def checked_mesh(mesh: Any, plan: Any) -> Mesh | None:
+    """The mesh of a step, that of its plan if none is given. Raises PlanError where mesh and plan do not match."""
+    if not isinstance(plan, Recipe | None):
+        fact = f"expected a plan, got {type(plan).__name__}"
+        raise PlanError("plan", fact, hint='such as plan=dmc.plan(dmc.Mesh(dp=2)).use(dmc.plans.zero2("dp"))')
+    if mesh is None and isinstance(plan, Plan):
+        return plan.mesh
+    if mesh is None:
+        plans.check_for_one_rank(() if plan is None else plan.rules)
+        return None
+    if not isinstance(mesh, Mesh):
+        raise PlanError("mesh", f"expected a dmc.Mesh, got {type(mesh).__name__}", hint="such as mesh=dmc.Mesh(dp=2)")
+    if not isinstance(plan, Plan):
+        fact = "is given without a plan" if plan is None else f"comes with a {type(plan).__name__}, not with a plan"
+        ready = f"ready plans are {', '.join(plans.READY)}"
+        hint = f'pass plan=dmc.plan(mesh).use(dmc.plans.zero2("{mesh.axes[0]}")); {ready}'
+        raise PlanError("mesh", fact, hint)
+    if plan.mesh != mesh:
+        hint = "leave mesh= out: the plan has its own"
+        raise PlanError("plan", f"is for {plan.mesh}, but the step is for {mesh}", hint)
+    return mesh
 
 
 def micro_batches(accumulate: Any, plan: Recipe | None) -> Any:

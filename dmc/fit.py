@@ -11,8 +11,7 @@ import torch
 
 from dmc import dialect, plans
 from dmc._mlir import ir
-from dmc.api import checked_mesh
-from dmc.arguments import check_meaning, check_model, micro_batches, precision_named
+from dmc.arguments import check_meaning, check_model, checked_mesh, micro_batches, precision_named
 from dmc.cache import Cache, using
 from dmc.compilation import arranged, state_plan
 from dmc.errors import DmcError, MemoryCapError

@@ -1,4 +1,7 @@
-"""`dmc plan step.dmc`: the commands of a planned step, one per line; for two files, how their plans differ."""
+"""`dmc plan step.dmc`: the commands of a planned step, one per line; for two files, how their plans differ.
+
+`dmc plan --search my_module:make_step --machine h100x4`: the fastest plan for a machine, by simulation.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from dmc.cli import plan_search
 from dmc.cli.plan_difference import differences, frames
 from dmc.cli.programs import add_option, read_program
 from dmc.errors import DmcError
@@ -26,7 +30,7 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the `dmc` parser."""
     parser = commands.add_parser("plan", help="show the commands of a planned step", description=__doc__)
     files = "a .dmc file, or MLIR in form planned (- for standard input); two files show how their plans differ"
-    parser.add_argument("files", metavar="FILE", nargs="+", help=files)
+    parser.add_argument("files", metavar="FILE", nargs="*", help=files)
     parser.add_argument("--rank", type=int, default=0, metavar="R", help="the rank whose program to show (default: 0)")
     parser.add_argument("--lane", metavar="L", help="show only commands of this lane")
     parser.add_argument(
@@ -38,13 +42,17 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--bytes", action="store_true", help="print the sizes of memories in bytes")
     add_option(parser)
+    plan_search.add_options(parser)
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises DmcError for a file without a plan, and for a rank or lane that does not exist."""
-    if len(arguments.files) > 2:
-        raise DmcError("dmc plan", f"got {len(arguments.files)} files", "pass one to show it, two to compare them")
+    if arguments.search is not None:
+        return plan_search.run(arguments)
+    if len(arguments.files) not in (1, 2):
+        hint = "pass one to show it, two to compare them, or --search module:function"
+        raise DmcError("dmc plan", f"got {len(arguments.files)} files", hint)
     jobs = [_job(file, arguments.program) for file in arguments.files]
     for file, job in zip(arguments.files, jobs, strict=True):
         _check(file, job, arguments.rank, arguments.lane)

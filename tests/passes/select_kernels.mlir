@@ -73,3 +73,25 @@ func.func @step(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %z = "dm.kernel"(%y) {body = @whole} : (tensor<8x8xf32>) -> tensor<8x8xf32>
   return %z : tensor<8x8xf32>
 }
+
+// -----
+
+// A plan that is only judged: no code, no scratch, and no word on what may replace what.
+module attributes {dm.estimate, dm.target = "cpu"} {
+  // CHECK-LABEL: func.func private @judged
+  // CHECK-SAME: -> tensor<f32> {
+  func.func private @judged(%x: tensor<16x64xf32>) -> tensor<f32> {
+    %zero = arith.constant dense<0.0> : tensor<16xf32>
+    %start = arith.constant dense<0.0> : tensor<f32>
+    %y = linalg.reduce ins(%x : tensor<16x64xf32>) outs(%zero : tensor<16xf32>) dimensions = [1]
+      (%a: f32, %b: f32) { %s = arith.addf %a, %b : f32 linalg.yield %s : f32 }
+    %z = linalg.reduce ins(%y : tensor<16xf32>) outs(%start : tensor<f32>) dimensions = [0]
+      (%a: f32, %b: f32) { %s = arith.addf %a, %b : f32 linalg.yield %s : f32 }
+    return %z : tensor<f32>
+  }
+  // CHECK: "dm.kernel"{{.*}}body = @judged{{.*}}implementation = "iree"{{.*}}scratch = 0 : i64
+  func.func @step(%x: tensor<16x64xf32>) -> tensor<f32> {
+    %z = "dm.kernel"(%x) {body = @judged} : (tensor<16x64xf32>) -> tensor<f32>
+    return %z : tensor<f32>
+  }
+}

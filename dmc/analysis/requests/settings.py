@@ -6,6 +6,7 @@ table as JSON, since a form does not depend on where files are; it selects code 
 (`dmc.program.tuning`).
 `dm.ways`: for kernels for which the code generator failed, by name, the way in which it is tried next
 (`dmc.lowering.kernels.kernels.WAYS`).
+`dm.estimate`: the plan is only judged, not run, so that no code is generated.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dmc.machine import Machine, machine
 from dmc.program.tuning import Table
 
 TARGET, MACHINE, MEMORY_CAP, TUNING = "dm.target", "dm.machine", "dm.memory_cap", "dm.tuning"
-WAYS = "dm.ways"
+WAYS, ESTIMATE = "dm.ways", "dm.estimate"
 
 
 def write_settings(module: ir.Module, target: str, machine: str, memory_cap: int, tuning: Table | None = None) -> None:
@@ -57,6 +58,16 @@ def tuning_of(module: ir.Module) -> Table | None:
     """The user's tuning table, if there is one. Raises ArtifactError where it is damaged."""
     text = _string(module, TUNING)
     return Table.parse(text, f"attribute {TUNING}") if text else None
+
+
+def write_estimate(module: ir.Module) -> None:
+    """States that the plan is only judged."""
+    module.operation.attributes[ESTIMATE] = ir.UnitAttr.get(module.context)
+
+
+def is_estimate(module: ir.Module) -> bool:
+    """Whether the plan is only judged: kernels have no code."""
+    return ESTIMATE in module.operation.attributes
 
 
 def write_ways(module: ir.Module, ways: Mapping[str, int]) -> None:

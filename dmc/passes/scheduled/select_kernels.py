@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
-from dmc.analysis.requests.settings import target_of
+from dmc.analysis.requests.settings import is_estimate, target_of
 from dmc.analysis.storage.pointwise import IN_PLACE, is_whole_composite
 from dmc.dialect.build import i64
 from dmc.dialect.plan import type_bytes
+from dmc.lowering.cuda.products import WORKSPACE, product_of
 from dmc.passes.base import Pass
 from dmc.passes.shared.report import print_table
 from dmc.program.contract import Phase, is_safe_in_place
 from dmc.step_function import find_step, functions, symbol
-from dmc.target import targets
+from dmc.target import Target, targets
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,9 @@ class SelectKernels(Pass):
     only once. Where ranks differ, the largest variant counts. `dm.in_place` on a body lists the operands and results
     that may share memory, given the order of its dispatches. With several targets, joined by "+", the choice holds for
     all, so that all run one plan. reasons: print on stderr the implementation of each kernel on the last target, and
-    why it was chosen.
+    why it was chosen. In a module with `dm.estimate` no code is generated: a product is the library's, anything else
+    dmc's own or, on a CPU, IREE's, without scratch memory but for the library's, and results may replace what their
+    bodies allow.
     """
 
     name = "dm-select-kernels"
@@ -37,12 +40,15 @@ class SelectKernels(Pass):
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError, naming the kernel, for a body that IREE cannot compile to dispatches."""
-        # IREE's compiler takes long to load, and most runs of dmc-opt do not need it.
-        from dmc.lowering.implementations import code_for
-
         kernels = [op for op in find_step(module).entry_block.operations if isinstance(op, dm.KernelOp)]
         if not kernels:
             return
+        if is_estimate(module):
+            _estimate(module, kernels, targets(target_of(module, self.target))[-1])
+            return
+        # IREE's compiler takes long to load, and most runs of dmc-opt do not need it.
+        from dmc.lowering.implementations import code_for
+
         names = list(dict.fromkeys(name for op in kernels for name in bodies(op)))
         chosen = targets(target_of(module, self.target))
         codes = [code_for(module, names, each) for each in chosen]
@@ -60,6 +66,16 @@ class SelectKernels(Pass):
             opened = is_whole_composite(by_name[name]) and any(each.implementation == "iree" for each in found)
             safe = [] if opened else _safe_pairs(by_name[name], [each.phases() for each in found])
             _state(by_name[name].operation, IN_PLACE, _pairs(safe))
+
+
+def _estimate(module: ir.Module, kernels: Sequence[dm.KernelOp], target: Target) -> None:
+    """States what most likely runs each kernel, without its code."""
+    by_name = {symbol(function): function for function in functions(module)}
+    for op in kernels:
+        is_product = target.has_kernels and product_of(by_name[bodies(op)[0]]) is not None
+        own = "triton" if target.has_kernels else "iree"
+        _state(op.operation, "implementation", ir.StringAttr.get("cublaslt" if is_product else own))
+        _state(op.operation, "scratch", i64(WORKSPACE if is_product else 0))
 
 
 def bodies(op: dm.KernelOp) -> tuple[str, ...]:

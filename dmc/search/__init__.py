@@ -1,0 +1,23 @@
+"""The search for a plan: `find(problem)` says how a step is best split over the ranks of a machine, by simulation.
+
+* problem: the step, the machine and the cap
+* layers: layers that repeat, and models with fewer of them
+* facts: what is known of a model before it is planned: its weights, blocks, norms, heads and experts
+* candidates: the plans that are considered, and why some cannot be
+* trial: one plan, made and simulated
+* shallow: a whole plan's time and memory, from plans of models with few layers
+* bounds: what no plan of a kind can be faster than, or smaller
+* ranking: the best candidate by trials of as few as possible
+* search: candidates, finalists and the plan that is found
+* automatic: `plan="auto"`
+* refusal: what does not fit, and what would
+* written: a plan as the lines that make it
+"""
+
+from __future__ import annotations
+
+from dmc.search.problem import Problem
+from dmc.search.search import Found, find
+from dmc.search.written import written
+
+__all__ = ["Found", "Problem", "find", "written"]
