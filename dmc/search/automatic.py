@@ -55,17 +55,6 @@ def problem_of(
     one = single(example)
     check_meaning(loss, one, seed)
     check_model(model, loss)
-    return Problem(
-        model=model,
-        loss=loss,
-        optimizer=optimizer,
-        example=one,
-        precision=precision_named(precision),
-        target=target,
-        machine=machine,
-        ranks=ranks_of(machine),
-        memory_cap=memory_cap or 0,
-        accumulate=accumulate,
-        seed=seed,
-        tuning=tuning_table(tuning, targets(target)),
-    )
+    given = (model, loss, optimizer, one, precision_named(precision), target, machine, ranks_of(machine))
+    table = tuning_table(tuning, targets(target))
+    return Problem(*given, memory_cap=memory_cap or 0, accumulate=accumulate, seed=seed, tuning=table)

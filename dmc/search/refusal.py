@@ -31,12 +31,15 @@ def refused(problem: Problem, facts: Facts, ranking: Ranking) -> PlanError | Mem
 
 def _state(place: str, problem: Problem, facts: Facts) -> MemoryCapError:
     """Not even the state fits, however it is divided."""
-    held = held_bytes(Candidate(dp=problem.ranks, zero=3), facts)
+    held = held_bytes(Candidate(dp=problem.ranks, zero=3, host=True), facts)
     needed = sum(held.values())
     ranks = problem.ranks * 2
-    while sum(held_bytes(Candidate(dp=ranks, zero=3), facts).values()) > problem.cap:
+    while sum(held_bytes(Candidate(dp=ranks, zero=3, host=True), facts).values()) > problem.cap:
         ranks *= 2
-    fact = f"the state does not fit into {size_text(problem.cap)} a rank: {_listed(held)}, divided over all ranks"
+    fact = (
+        f"the state does not fit into {size_text(problem.cap)} a rank, even with the optimizer's in host memory: "
+        f"{_listed(held)}, divided over all ranks"
+    )
     hint = f"a cap of more than {size_text(needed)}, or {ranks} ranks; a smaller batch does not help"
     return MemoryCapError(place, fact, hint, needed)
 

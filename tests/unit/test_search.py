@@ -133,12 +133,14 @@ def test_with_room_the_batch_is_divided(roomy: Found) -> None:
 
 
 def test_state_that_does_not_fit_is_divided() -> None:
-    found = find(problem(256, 2, 768, layers=3, memory_cap=30_000_000))
-    assert found.best.candidate == Candidate(dp=2, zero=2, again=True)
-    assert found.best.trial.bytes <= 30_000_000
-    # The compiler's own choice of what is computed again takes longer.
-    assert found.best.trial.ns == pytest.approx(found.best.estimate.ns, rel=0.03)
-    assert {Candidate(dp=2), Candidate(tp=2)} <= {each.candidate for each in found.ranking.over}
+    given = problem(256, 2, 256, layers=1)
+    free = Trials().planned(given, Candidate(dp=2).plan(facts_of(given)), 1, is_estimate=True)
+    # Weights, gradients and the optimizer's state are most of it.
+    cap = int(0.7 * free.bytes)
+    found = find(replace(given, memory_cap=cap))
+    assert found.best.candidate.zero > 0 or found.best.candidate.tp == 2
+    assert found.best.trial.bytes <= cap < free.state
+    assert Candidate(dp=2) in {each.candidate for each in found.ranking.over}
 
 
 def test_one_row_is_divided_by_hidden_units_and_the_same_each_time() -> None:
@@ -197,7 +199,7 @@ def test_the_command_prints_what_was_considered(
     command = ["plan", "--search", "step:make", "--machine", "h100x2", "--memory-cap", "2GB", "--quiet"]
     assert main(command) == 0
     assert (seen[0].machine, seen[0].ranks, seen[0].cap) == ("h100x2", 2, 2 * 10**9)
-    lines = capsys.readouterr().out.splitlines()
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[1].split()[0] == "dp=2" and lines[1].endswith("a whole plan")
     assert any(line.endswith("a bound") and "≥" in line for line in lines)
     assert any(line.startswith("not possible: ") for line in lines)
