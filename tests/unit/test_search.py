@@ -156,7 +156,7 @@ def test_what_does_not_fit_is_named() -> None:
     with pytest.raises(MemoryCapError) as refusal:
         find(problem(256, 2, 512, memory_cap=8_000_000))
     assert "weights 5.27 MB, gradients 5.27 MB, divided over all ranks" in refusal.value.fact
-    assert refusal.value.hint == "a cap of more than 10.55 MB, or 4 ranks; a smaller batch does not help"
+    assert refusal.value.hint == "a cap of more than 10.54 MB, or 4 ranks; a smaller batch does not help"
     with pytest.raises(MemoryCapError) as refusal:
         find(problem(64, 1, 4096, layers=1, memory_cap=2_000_000))
     assert "no plan fits into 2.00 MB a rank; the one that needs least, tp=2" in refusal.value.fact
