@@ -24,8 +24,8 @@ def found_plan(observer: Observer, /, **given: Any) -> Plan:
 def problem_of(
     *,
     model: Any,
-    optimizer: Any,
-    example: Any,
+    optimizer: Any = None,
+    example: Any = None,
     loss: Any = None,
     phases: Any = None,
     precision: str = "fp32",
@@ -43,6 +43,8 @@ def problem_of(
     Raises PlanError where the machine or its number of devices is not given, for a mesh, phases and several examples;
     DmcError as `dmc.compile` does.
     """
+    if optimizer is None or example is None:
+        raise PlanError("a search for a plan", "has no optimizer or no example", "pass both, as to dmc.compile")
     if phases is not None:
         raise PlanError("phases", "are given, but a plan is searched for one step", hint="write the plan: plan=…")
     if mesh is not None:
