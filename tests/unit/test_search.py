@@ -177,8 +177,9 @@ def test_what_cannot_be_searched_is_refused() -> None:
         problem_of(**keywords, machine="cpu")
     with pytest.raises(PlanError, match="leave mesh= out"):
         problem_of(**keywords, machine="h100x2", mesh=dmc.Mesh(dp=2))
+    several: dict[str, Any] = {**keywords, "example": [(torch.zeros(8, 2),), (torch.zeros(4, 2),)]}
     with pytest.raises(PlanError, match="list of several shapes"):
-        problem_of(**{**keywords, "example": [(torch.zeros(8, 2),), (torch.zeros(4, 2),)]}, machine="h100x2")
+        problem_of(**several, machine="h100x2")
     with pytest.raises(PlanError, match="takes one number of micro-batches"):
         problem_of(**keywords, machine="h100x2", accumulate=[1, 2])
 
