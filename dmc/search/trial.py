@@ -76,7 +76,7 @@ class Trials:
         with uncollected(), ir.Context() as context, ir.Location.unknown():
             dialect.load(context)
             step = self._imported(problem, accumulate, plans.data_parts(plan), key, context)
-            own, factors, _ = arranged(plan, step, accumulate)
+            own, factors, _ = arranged(plan, step, accumulate, machine(problem.machine, problem.tuning))
             state_plan(step, own, accumulate, targets(problem.target)[0], factors)
             write_settings(step.module, problem.target, problem.machine, cap, problem.tuning)
             if is_estimate:
