@@ -125,7 +125,7 @@ def test_the_command_prints_what_fits_and_what_does_not(
 def test_a_misspelt_keyword_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("dmc.cli.fit.function_of", lambda source: lambda: {"model": None, "optimiser": None})
     assert main(["fit", "step:make", "--cap", "2kB", "--quiet"]) == 1
-    assert "dmc.compile does not accept optimiser\n  hint: return a dict of the keyword arguments" in capsys.readouterr().err
+    assert "dmc.compile does not accept optimiser\n  hint: return a dict of the keyword" in capsys.readouterr().err
 
 
 def test_sizes() -> None:
