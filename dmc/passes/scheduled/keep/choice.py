@@ -9,8 +9,9 @@ passed over. What turns out to be unnecessary in the end is kept after all, the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from math import inf
 
 from dmc.passes.scheduled.keep.replay import Replay, replay
 from dmc.passes.scheduled.keep.step import Again, Step
@@ -64,48 +65,79 @@ def choose(step: Step, wanted: Wanted, cap: int) -> Choice:
 
 
 def ranked(step: Step, again: Again, pinned: frozenset[int], now: Replay) -> Iterator[Offer]:
-    """The offers, the best first. What else a kernel needs makes its offer worse, and is found only once it counts."""
-    graph = step.graph
-    heap: list[tuple[tuple[float, int], int, Offer | None]] = []
+    """The offers, the best first. What else a kernel needs makes its offer worse, and is looked for only while it is
+    the best: the search is best first, as that of Hart, Nilsson and Raphael (1968).
+    """
+    found: list[_Growing] = []
     for index in step.kernels():
-        freed = [each for each in graph.tasks[index].writes if now.is_live(each)]
-        if freed and index not in again and index not in pinned:
-            bound = _rank(sum(graph.sizes[each] for each in freed), graph.tasks[index].ns)
-            heap.append(((bound, -1), index, None))
+        if index not in again and index not in pinned:
+            freed = sum(step.graph.sizes[each] for each in step.graph.tasks[index].writes if now.is_live(each))
+            if freed:
+                found.append(_Growing.of(step, index, freed))
+    heap = [(each.rank, -1, each.first, each) for each in found]
     heapify(heap)
     while heap:
-        _, index, known = heappop(heap)
-        if known is not None:
-            yield known
-        elif (found := offer(step, again, pinned, now, index)) is not None:
-            heappush(heap, ((_rank(found.bytes, found.ns), min(found.kernels)), index, found))
+        _, least, _, best = heappop(heap)
+        if least >= 0:
+            yield best.offer
+        elif best.grow(step, again, pinned, now, heap[0][0] if heap else inf):
+            heappush(heap, (best.rank, min(best.kernels) if best.is_whole else -1, best.first, best))
 
 
-def _rank(bytes_: int, ns: float) -> float:
-    """The best is the smallest."""
-    return -bytes_ / max(ns, 1.0)
+@dataclass
+class _Growing:
+    """An offer of the kernel `first`, with some of those whose results it needs and nothing holds at the peak.
 
+    held: storages that must be held there instead. pending: what has yet to be looked at.
+    """
 
-def offer(step: Step, again: Again, pinned: frozenset[int], now: Replay, index: int) -> Offer | None:
-    """A kernel with those whose results it needs and nothing holds at the peak; None where that frees nothing, since
-    more must then be held."""
-    tasks, sizes = step.graph.tasks, step.graph.sizes
-    found, held, pending = {index}, set[int](), list(tasks[index].reads)
-    freed = sum(sizes[each] for each in tasks[index].writes if now.is_live(each))
-    while pending:
-        storage = pending.pop()
-        maker = step.makers.get(storage)
-        if now.is_live(storage) or maker in again or maker in found:
-            continue
-        if maker is not None and maker not in pinned:
-            found.add(maker)
-            pending += tasks[maker].reads
-        elif storage not in held:
-            held.add(storage)
-            freed -= sizes[storage]
-            if freed <= 0:
-                return None
-    return Offer(frozenset(found), freed, sum(tasks[each].ns for each in found))
+    first: int
+    kernels: set[int]
+    bytes: int
+    ns: float
+    pending: list[int]
+    held: set[int] = field(default_factory=set[int])
+
+    @staticmethod
+    def of(step: Step, index: int, freed: int) -> _Growing:
+        task = step.graph.tasks[index]
+        return _Growing(index, {index}, freed, task.ns, list(task.reads))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all has been looked at."""
+        return not self.pending
+
+    @property
+    def rank(self) -> float:
+        """The best is the smallest; never larger than that of the whole offer."""
+        return -self.bytes / max(self.ns, 1.0)
+
+    @property
+    def offer(self) -> Offer:
+        return Offer(frozenset(self.kernels), self.bytes, self.ns)
+
+    def grow(self, step: Step, again: Again, pinned: frozenset[int], now: Replay, limit: float) -> bool:
+        """Looks until all is found, or another is better, whose rank is `limit`. Whether it frees anything."""
+        tasks, sizes = step.graph.tasks, step.graph.sizes
+        while self.pending and self.rank <= limit:
+            storage = self.pending.pop()
+            maker = step.makers.get(storage)
+            if now.is_live(storage) or maker in again or maker in self.kernels:
+                continue
+            if maker is not None and maker not in pinned:
+                self.kernels.add(maker)
+                self.ns += tasks[maker].ns
+                self.pending += tasks[maker].reads
+            elif storage not in self.held:
+                self.held.add(storage)
+                self.bytes -= sizes[storage]
+                if self.bytes <= 0:
+                    return False
+        if self.is_whole:
+            # The sum does not depend on the order in which kernels were found.
+            self.ns = sum(tasks[each].ns for each in sorted(self.kernels))
+        return True
 
 
 def _pruned(step: Step, wanted: Again, choice: Choice, cap: int) -> Choice:
