@@ -34,18 +34,19 @@ def _is_block(path: str) -> bool:
     return last.isdigit() and not any(name.isdigit() for name in parents.split("."))
 
 
-def _sizes(blocks: Sequence[str], modules: Sequence[str], times: Mapping[str, float]) -> list[float]:
-    """The times of what is before the first block, and from each block to the next."""
+def _sizes(blocks: Sequence[str], modules: Sequence[str], times: Mapping[str, float]) -> list[int]:
+    """The times of what is before the first block, and from each block to the next, in whole units, so that equal
+    blocks are equal."""
     order = {path: index for index, path in enumerate(modules)}
     starts = [order[path] for path in blocks]
-    sizes = [0.0] * (len(blocks) + 1)
+    sizes = [0] * (len(blocks) + 1)
     for path, time in times.items():
         # The loss has no module, and comes last.
-        sizes[bisect_right(starts, order[path]) if path in order else len(blocks)] += time
+        sizes[bisect_right(starts, order[path]) if path in order else len(blocks)] += round(time)
     return sizes
 
 
-def _cuts(sums: Sequence[float], first: int, stages: int) -> list[int]:
+def _cuts(sums: Sequence[int], first: int, stages: int) -> list[int]:
     """The blocks that begin stages, by number: the longest stage is shortest, and of such cuts the earliest ones.
 
     sums: the time before what is before the first block, then before each block, and of everything.
@@ -53,9 +54,9 @@ def _cuts(sums: Sequence[float], first: int, stages: int) -> list[int]:
     # sums[i + 1] is what stands before block i. By count of stages: the longest of them, and where the last begins.
     count = len(sums) - 2
     before = [sums[index + 1] for index in range(count)] + [sums[-1]]
-    best: list[list[tuple[float, int]]] = [[(size, 0) for size in before]]
+    best: list[list[tuple[int, int]]] = [[(size, 0) for size in before]]
     for stage in range(1, stages):
-        row: list[tuple[float, int]] = []
+        row: list[tuple[int, int]] = []
         for end in range(count + 1):
             begins = range(first + stage - 1, end)
             found = [(max(best[-1][begin][0], before[end] - before[begin]), begin) for begin in begins]

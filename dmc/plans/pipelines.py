@@ -72,6 +72,9 @@ def resolve_pipeline(rules: Iterable[Rule], modules: Iterable[str], microbatches
     rule = next((rule for rule in rules if isinstance(rule, Pipeline)), None)
     if rule is None:
         return None
+    if isinstance(rule.cut, str):
+        hint = "apply with_balanced to the plan's rules first, as dmc.compile does, or list modules"
+        raise PlanError(str(rule), "is cut by times, which are not known here", hint)
     cut = _named(rule, modules)
     name = Path(rule.schedule).name if _is_file(rule) else rule.schedule
     return PipelinePlan(rule.axis, cut, name, rule.chunks, microbatches, _text(rule), str(rule))

@@ -14,7 +14,7 @@ from torch import nn
 
 import dmc
 from dmc._mlir import ir
-from dmc.analysis.requests.cuts import times_of
+from dmc.analysis.requests.cuts import times_of, with_balanced_cuts
 from dmc.analysis.requests.pipeline import pipeline_of, write_pipeline
 from dmc.analysis.requests.plan import write_plan
 from dmc.arguments import micro_batches
@@ -240,13 +240,27 @@ def test_times_are_those_of_what_modules_compute(context: ir.Context) -> None:
     for parts in (1, 2):
         given = dmc.optim.SGD(lr=0.1), example, Precision.FP32, parts, 0, context
         step = import_step(net, nn.functional.cross_entropy, *given)
-        found.append(times := times_of(step.module, machine("h100x2")))
+        found.append(times := times_of(step.module, step.modules, machine("h100x2")))
         # The first needs no gradient of its input.
         assert times["2"] == pytest.approx(times["3"])
         assert times["4"] == pytest.approx(4 * times["3"], rel=0.1)
         assert times["0"] < 0.1 * times["3"]
         assert _balanced(Mesh(pp=2), dict(times), tuple(step.modules)) == ["4"]
     assert sum(found[1].values()) == pytest.approx(sum(found[0].values()), rel=0.2)
+
+
+def test_too_few_blocks_for_what_a_model_computes_are_refused(context: ir.Context) -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    given = dmc.optim.SGD(lr=0.1), (torch.zeros(4, 4), torch.zeros(4, 4)), Precision.FP32, 2, 0, context
+    step = import_step(net, nn.functional.mse_loss, *given)
+    plan = dmc.plan(Mesh(pp=3)).pipeline("pp", cut="balanced")
+    with pytest.raises(PlanError, match="finds 1 blocks at which a stage may begin, but 3 stages want 2"):
+        with_balanced_cuts(plan, step.module, step.modules, machine("h100"))
+
+
+def test_a_pipeline_that_is_not_cut_yet_is_not_resolved() -> None:
+    with pytest.raises(PlanError, match="is cut by times, which are not known here"):
+        _resolved(dmc.plan(MESH).pipeline("pp", cut="balanced"))
 
 
 def test_the_number_of_micro_batches() -> None:

@@ -25,14 +25,22 @@ def with_balanced_cuts(plan: Plan, module: ir.Module, modules: Sequence[str], ma
     """
     if not any(rule.verb == "pipeline" for rule in plan.rules):
         return plan
-    return replace(plan, rules=with_balanced(plan.rules, plan.mesh, modules, times_of(module, machine)))
+    return replace(plan, rules=with_balanced(plan.rules, plan.mesh, modules, times_of(module, modules, machine)))
 
 
-def times_of(module: ir.Module, machine: Machine) -> Mapping[str, float]:
-    """The estimated nanoseconds of each module's own operations in a step, with gradients and updates, by its path."""
-    times, found = Times(module, machine), defaultdict[str, float](float)
+def times_of(module: ir.Module, modules: Sequence[str], machine: Machine) -> Mapping[str, float]:
+    """The estimated nanoseconds of each module's own operations in a step, with gradients and updates, by its path.
+
+    What the model itself computes, and the loss, counts for the module that runs before it, or for the first one.
+    """
+    times, found, known = Times(module, machine), defaultdict[str, float](float), {path for path in modules if path}
+    last, before = "", 0.0
     for op, count in _unrolled(find_step(module).operation):
-        found[_owner(module_path(op.location))] += count * times.ns(op)
+        path, ns = _owner(module_path(op.location)), count * times.ns(op)
+        last = path if path in known else last
+        if last:
+            found[last] += ns + before
+        before = 0.0 if last else before + ns
     return found
 
 

@@ -49,8 +49,11 @@ class Step:
             # What starts later than a movement does not depend on what that moves.
             read = [value for value in outer_reads(op) if not isinstance(value.type, dm.TokenType)]
             found = [depths[value] for value in read if value in depths]
-            depths.update(dict.fromkeys(op.results, max(found) + _is_deep(op)) if found else {})
-            is_constant = all(value in constants for value in read)
+            # What another stage sends is the batch's, though nothing here is read for it.
+            is_received = op.name == dm.StartOp.OPERATION_NAME
+            if found or is_received:
+                depths.update(dict.fromkeys(op.results, max(found, default=0) + _is_deep(op)))
+            is_constant = not is_received and all(value in constants for value in read)
             constants.update(op.results if is_constant else ())
             # Both passes may share a constant, which has one of their names.
             is_behind = any(value in backward for value in read) or (not is_constant and _is_backward(op))

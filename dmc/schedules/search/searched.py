@@ -75,12 +75,13 @@ _REPEATABLE = Effort(program=0, seconds=math.inf)
 
 
 def searched_by_name(costs: Costs, ranks: int, microbatches: int) -> Table:
-    """The schedule `"searched"` of a plan: the fastest found that keeps no more than the named one with its layout.
+    """The schedule `"searched"` of a plan: the fastest found of which no rank keeps more than the rank of the named one
+    with its layout that keeps the most.
 
     Ranks wait for each other at the end of a step, as those do that clip gradients.
     """
     named = layout(ranks, microbatches, costs.stages // ranks)
-    kept = play(named, costs).peak
+    kept = max(play(named, costs).peak)
     return searched(costs, ranks, microbatches, kept, ranks_of=named.ranks_of, barrier=True, effort=_REPEATABLE)
 
 

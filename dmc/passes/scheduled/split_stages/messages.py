@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from dmc.errors import DmcError
+from dmc.passes.scheduled.split_stages.costs import MESSAGE_NS
 from dmc.passes.scheduled.split_stages.programs import Item, Message, RankProgram, Receive, Run, Send
 
-# Of a message: what depends on one comes later than it.
-_MESSAGE_NS = 1e3
 # A time, the rank, and the place in its program.
 _Time = tuple[float, int, int]
 
@@ -68,7 +67,7 @@ class _Clock:
                 # Of one time, in the order of a rank.
                 self.sent[item.message] = self.time, self.program.rank, self.place
             elif item.message in self.sent:
-                self.time = max(self.time, self.sent[item.message][0] + _MESSAGE_NS)
+                self.time = max(self.time, self.sent[item.message][0] + MESSAGE_NS)
             else:
                 break
             self.place += 1
