@@ -17,7 +17,7 @@ from dmc.importer.capture.own_loss import OfModel
 from dmc.importer.differentiate import Gradients
 from dmc.importer.forward.precision import Precision
 
-# Not float64: the backend computes it in 32 bits.
+# Neither float64, which the backend computes in 32 bits, nor int16, in which constants are refused.
 MLIR_NAMES = {getattr(torch, each.torch): each.name for each in DTYPES if each.name not in ("f64", "i16")}
 # An odd number of 64 bits without a pattern: seeds that lie together are far apart when multiples of it are added.
 _APART = 0x9E3779B97F4A7C15
