@@ -154,7 +154,8 @@ def threads(make: Make, batch: Batch, count: int, calls: int) -> Counts:
     def look() -> None:
         while not done.is_set():
             float(first(losses[-1]))
-            before = int(step.state_dict()["step"])
+            before = step.state_dict()["step"]
+            assert isinstance(before, int), "the step has no phases"
             counts["states seen"] += step.steps_done >= before
 
     trainers, lookers = ([threading.Thread(target=each) for _ in range(count)] for each in (train, look))
