@@ -15,10 +15,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 import dmc
+from dmc.analysis.amounts import Amount
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.verification import draws, estimate
-from dmc.verification.estimate import Amount, Rates, amount_of
+from dmc.verification.estimate import Rates, amount_of
 from dmc.verification.reference import eager_step
 from dmc.verification.request import Request
 from tests.models import build
@@ -74,7 +75,8 @@ def test_a_step_takes_half_to_twice_what_is_expected(name: str, context: Any, mo
     expected, done = amount_of(step.module), _done_by_eager(request, monkeypatch)
     assert expected.draws == done.draws
     assert done.flops <= expected.flops <= FACTOR * done.flops
-    assert done.seconds(RATES) / FACTOR <= expected.seconds(RATES) <= FACTOR * done.seconds(RATES)
+    eager = RATES.seconds(done)
+    assert eager / FACTOR <= RATES.seconds(expected) <= FACTOR * eager
 
 
 def test_nothing_is_slower_than_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,13 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import dmc
+from dmc.analysis.amounts import Amount
 from dmc.errors import EagerError
 from dmc.importer.forward.precision import Precision
 from dmc.observer import RecordingObserver
 from dmc.runtime.artifact import EVALUATION, TRAINING
 from dmc.verification import Request, Subject, Verification
-from dmc.verification.estimate import Amount, Rates
+from dmc.verification.estimate import Rates
 from dmc.verification.reference import eager_step
 from tests.artifacts import artifact_of
 
