@@ -12,11 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.filecheck import FLAGS, find_filecheck
 
 # Triton decides when it is imported whether it interprets kernels; tests import it in any order, also through PyTorch.
 os.environ["TRITON_INTERPRET"] = "1"
+
+# How long an example takes says more about what else runs on a machine than about dmc.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 # LLVM's name of the processor for which tests compile in this process, instead of this machine's.
 PROCESSOR = "DMC_TEST_PROCESSOR"
