@@ -23,7 +23,9 @@ from tests.rank_programs import with_programs
 
 
 def _with(program: Any) -> Artifact:
-    return replace(artifact_of(), programs={EVALUATION: replace(program, state=())})
+    """An evaluation beside a step: it takes no rates."""
+    beside = replace(program, state=(), signature=replace(program.signature, controls=()))
+    return replace(artifact_of(), programs={EVALUATION: beside})
 
 
 def test_a_file_holds_all_programs(tmp_path: Path) -> None:
