@@ -23,15 +23,13 @@ import torch
 from torch import nn
 
 import dmc
+from bench.collected import add, all_agree, collected
 from bench.gpu_clock import clocked
 from bench.llama_8b import CLASSES, meta_model
-from bench.record import write_record
 
 RESULTS = Path(__file__).parent / "results" / "fine_tuning.json"
 CASE, ROWS, LENGTH, RANK = "llama3_8b_lora16", 2, 4096, 16
 RATE, BATCHES, COMPARED = 1e-4, 4, 6
-# Of a loss in bf16.
-TOLERANCE = 5e-3
 PEERS = ("peft", "peft-compiled")
 _SHARDS = 8
 
@@ -129,9 +127,7 @@ def run(options: argparse.Namespace) -> int:
         gc.collect()
         torch.cuda.empty_cache()
         print(json.dumps(asdict(result)), flush=True)
-        known = json.loads(options.out.read_text())["results"] if options.out.exists() else []
-        kept = [each for each in known if (each["case"], each["system"]) != (CASE, system)]
-        write_record(options.out, {"results": [*kept, asdict(result)]})
+        add(options.out, result, lambda each: (each.case, each.system))
     return 0
 
 
@@ -210,7 +206,7 @@ def _peer(system: str, options: argparse.Namespace, told: dict[str, Any]) -> Res
 
 def _loaded(folder: Path, layers: int) -> Any:
     """The model on the GPU with its weights."""
-    from safetensors import safe_open
+    from safetensors.torch import load_file
 
     net: Any = adapted(layers)
     rotary: Any = net.base_model.model.model.rotary_emb
@@ -220,9 +216,8 @@ def _loaded(folder: Path, layers: int) -> Any:
     files = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
     named: dict[str, nn.Parameter] = dict(net.named_parameters())
     for shard in sorted(set(files.values())):
-        with safe_open(folder / shard, "pt", device="cuda") as file:
-            for name in file.keys():  # noqa: SIM118 - no mapping
-                named[name].data.copy_(file.get_tensor(name))
+        for name, tensor in load_file(folder / shard, device="cuda").items():
+            named[name].data.copy_(tensor)
     return net
 
 
@@ -234,23 +229,16 @@ def _result(
 
 
 def collect(out: Path) -> int:
-    """Says of each result whether its losses are those of the first, and prints the table."""
-    found = [Result(**each) for each in json.loads(out.read_text())["results"]]
-    base = next(each for each in found if each.losses)
-    results = [
-        replace(
-            each, agrees=all(abs(a - b) <= TOLERANCE * abs(b) for a, b in zip(each.losses, base.losses, strict=True))
-        )
-        for each in found
-    ]
-    write_record(out, {"results": [asdict(each) for each in results]})
-    for each in results:
+    """Says of each result whether its losses are those of the first, and prints ratios."""
+    pairs = collected(out, Result, lambda each: each.case)
+    for each, base in pairs:
         told = "" if each.predicted_ms is None else f", predicted {each.predicted_ms:.1f}"
         print(
             f"{each.case} {each.system:14} {each.tokens_per_s:8,.0f} tokens/s, {each.step_ms:7.1f} ms{told}, "
-            f"{each.peak_bytes / 1e9:5.1f} GB, ready after {each.ready_s:.1f} s"
+            f"{each.peak_bytes / 1e9:5.1f} GB, ready after {each.ready_s:.1f} s, "
+            f"{each.tokens_per_s / base.tokens_per_s:.2f} × {base.system}"
         )
-    return 0 if all(each.agrees for each in results) else 1
+    return 0 if all_agree(pairs) else 1
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,19 +23,18 @@ from typing import Any
 import torch
 
 import dmc
+from bench.collected import add as collected_add
+from bench.collected import all_agree, collected
 from bench.gpu_clock import clocked
 from bench.gpu_models import empty, llama
 from bench.gpu_peers import CLIP, DECAY, RATE
 from bench.large_models_peers import PEERS, peer_step
-from bench.record import write_record
 from bench.seeded import seeded
 from dmc.plans.builder import Plan
 
 RESULTS = Path(__file__).parent / "results" / "large_models.json"
 MODEL, RANKS, ROWS, LENGTH, CLASSES = "llama_2048x12", 4, 16, 2048, 32000
 BATCHES, COMPARED = 4, 6
-# Of a loss in bf16: six steps of rounding each.
-TOLERANCE = 5e-3
 
 
 def _plans() -> dict[str, Plan]:
@@ -194,12 +193,8 @@ def peer_measured(
 
 def collect(out: Path) -> int:
     """Says of each result whether its losses are those of the first of its model, and prints the table."""
-    found = [Result(**each) for each in json.loads(out.read_text())["results"]]
-    first = {(each.model, each.ranks): each for each in reversed(found) if each.losses}
-    results = [replace(each, agrees=_agrees(each, first[each.model, each.ranks])) for each in found]
-    write_record(out, {"results": [asdict(each) for each in results]})
-    for each in results:
-        base = first[each.model, each.ranks]
+    pairs = collected(out, Result, lambda each: (each.model, each.ranks))
+    for each, base in pairs:
         ratio = f"{each.step_ms / base.step_ms:.2f} × {base.plan}" if each.step_ms else each.failed[:80]
         told = "" if each.predicted_ms is None else f", predicted {each.predicted_ms:.1f}"
         rate = f"{1e3 * each.tokens_per_rank / each.step_ms:,.0f} tokens/s a GPU" if each.step_ms else ""
@@ -207,23 +202,12 @@ def collect(out: Path) -> int:
             f"{each.model} {each.system:6} {each.plan:14} {each.step_ms:7.1f} ms{told}, {rate}, "
             f"{each.peak_bytes / 1e9:5.1f} GB, {ratio}"
         )
-    return 0 if all(each.agrees for each in results if not each.failed) else 1
-
-
-def _agrees(result: Result, other: Result) -> bool:
-    pairs = zip(result.losses, other.losses, strict=False)
-    return bool(result.losses) and all(abs(a - b) <= TOLERANCE * abs(b) for a, b in pairs)
+    return 0 if all_agree(pairs) else 1
 
 
 def add(path: Path, result: Result) -> None:
     """Adds a result in place of an older one of the same case."""
-    known = json.loads(path.read_text())["results"] if path.exists() else []
-    kept = [each for each in known if _case(each) != _case(asdict(result))]
-    write_record(path, {"results": [*kept, asdict(result)]})
-
-
-def _case(result: Mapping[str, Any]) -> tuple[str, str, str, int]:
-    return result["model"], result["plan"], result["system"], result["ranks"]
+    collected_add(path, result, lambda each: (each.model, each.plan, each.system, each.ranks))
 
 
 if __name__ == "__main__":

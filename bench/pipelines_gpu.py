@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench.collected import add, all_agree, collected
 from bench.gpu_clock import clocked
 from bench.pipelines_cases import MODELS, SCHEDULES, batch_of, formula_of
 from bench.pipelines_peers import PEERS, PipelinedPeer
-from bench.record import write_record
 from bench.seeded import seeded
 from dmc.program import Job
 from dmc.program.profile import Profile
@@ -34,8 +34,6 @@ from dmc.program.program import Work
 
 RESULTS = Path(__file__).parent / "results" / "pipelines.json"
 BATCHES, COMPARED = 4, 6
-# Of a loss in bf16: six steps of rounding each.
-TOLERANCE = 5e-3
 SYSTEMS = ("zero2", *SCHEDULES)
 
 
@@ -112,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
         torch.distributed.barrier()
         if rank == 0:
             print(json.dumps(asdict(result)), flush=True)
-            add(options.out, result)
+            add(options.out, result, _case)
     torch.distributed.destroy_process_group()
     return 0
 
@@ -207,11 +205,10 @@ def _peer(system: str, weights: Path, options: argparse.Namespace) -> Result:
     torch.compiler.reset()
     torch.cuda.reset_peak_memory_stats()
     try:
-        # Stages as dmc's of this schedule, if it has one.
+        # Stages as dmc's of this schedule.
         told = options.directory / f"{options.model}@{PEERS[system].schedule}@{options.microbatches}.json"
-        step = PipelinedPeer(
-            PEERS[system], options.model, weights, options.microbatches, json.loads(told.read_text())["cut"]
-        )
+        cut = json.loads(told.read_text())["cut"]
+        step = PipelinedPeer(PEERS[system], options.model, weights, options.microbatches, cut)
         given = [{name: value.cuda() for name, value in each.items()} for each in _batches(options)]
         losses = tuple(float(step(given[index % BATCHES])) for index in range(COMPARED))
         step_ms, _ = clocked(lambda index: step(given[index % BATCHES]))
@@ -229,12 +226,8 @@ def greatest(number: int) -> int:
 
 def collect(out: Path) -> int:
     """Says of each result whether its losses are those of the first of its case, and prints the table."""
-    found = [Result(**each) for each in json.loads(out.read_text())["results"]]
-    first = {_group(each): each for each in reversed(found) if each.losses}
-    results = [replace(each, agrees=_agrees(each, first[_group(each)])) for each in found]
-    write_record(out, {"results": [asdict(each) for each in results]})
-    for each in results:
-        base = first[_group(each)]
+    pairs = collected(out, Result, _group)
+    for each, base in pairs:
         ratio = f"{each.step_ms / base.step_ms:.2f} × {base.system} {base.schedule}" if each.step_ms else each.failed
         told = "" if each.predicted_ms is None else f", predicted {each.predicted_ms:.1f}"
         idle = "" if each.idle is None else f", idle {100 * each.idle:.1f} %"
@@ -243,23 +236,11 @@ def collect(out: Path) -> int:
             f"{each.model} m={each.microbatches} {each.system:18} {each.schedule:12} {each.step_ms:7.1f} ms{told}"
             f"{idle}{formula}, {each.peak_bytes / 1e9:5.1f} GB, {ratio}"
         )
-    return 0 if all(each.agrees for each in results if not each.failed) else 1
+    return 0 if all_agree(pairs) else 1
 
 
 def _group(result: Result) -> tuple[str, int, int]:
     return result.model, result.microbatches, result.ranks
-
-
-def _agrees(result: Result, other: Result) -> bool:
-    pairs = zip(result.losses, other.losses, strict=False)
-    return bool(result.losses) and all(abs(a - b) <= TOLERANCE * abs(b) for a, b in pairs)
-
-
-def add(path: Path, result: Result) -> None:
-    """Adds a result in place of an older one of the same case."""
-    known = json.loads(path.read_text())["results"] if path.exists() else []
-    kept = [each for each in known if _case(Result(**each)) != _case(result)]
-    write_record(path, {"results": [*kept, asdict(result)]})
 
 
 def _case(result: Result) -> tuple[str, int, int, str, str]:
