@@ -13,7 +13,7 @@ from dmc.dialect import CompositeOp
 from dmc.dialect.kinds import traits_of
 from dmc.step_function import functions, symbol
 
-_LOOP = "scf.for"
+LOOP = "scf.for"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Amounts:
         """The work of an operation, of a loop that of all its rounds."""
         if op.name == CompositeOp.OPERATION_NAME:
             return self._of_composite(op)
-        if op.name == _LOOP:
+        if op.name == LOOP:
             return self._of_region(op).times(rounds(op))
         if not op.name.startswith("linalg."):
             return Amount()

@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dmc._mlir import ir
-from dmc.analysis.amounts import rounds
+from dmc.analysis.amounts import LOOP, rounds
 from dmc.analysis.times import Times
 from dmc.dialect.labels import module_path
 from dmc.machine import Machine
 from dmc.plans import Plan, with_balanced
+from dmc.plans.rules import Pipeline
 from dmc.program.labels import BACKWARD, UPDATE
 from dmc.step_function import find_step
-
-_LOOP = "scf.for"
 
 
 def with_balanced_cuts(plan: Plan, module: ir.Module, modules: Sequence[str], machine: Machine) -> Plan:
@@ -23,7 +22,7 @@ def with_balanced_cuts(plan: Plan, module: ir.Module, modules: Sequence[str], ma
 
     Raises PlanError where the model has fewer blocks than there are cuts.
     """
-    if not any(rule.verb == "pipeline" for rule in plan.rules):
+    if not any(isinstance(rule, Pipeline) and isinstance(rule.cut, str) for rule in plan.rules):
         return plan
     return replace(plan, rules=with_balanced(plan.rules, plan.mesh, modules, times_of(module, modules, machine)))
 
@@ -55,7 +54,7 @@ def _unrolled(parent: ir.Operation, count: int = 1) -> Iterator[tuple[ir.Operati
     """The operations of a function or loop, and how often each runs: of loops their operations."""
     for view in parent.regions[0].blocks[0].operations:
         op = view.operation
-        if op.name == _LOOP:
+        if op.name == LOOP:
             yield from _unrolled(op, count * rounds(op))
         else:
             yield op, count
