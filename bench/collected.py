@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Hashable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from bench.record import write_record
 
@@ -17,7 +17,7 @@ TOLERANCE = 5e-3
 class Result(Protocol):
     """A frozen dataclass of these fields and others. agrees: whether its losses are those of the first of its case."""
 
-    __dataclass_fields__: Any
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def losses(self) -> tuple[float, ...]:

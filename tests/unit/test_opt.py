@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import resource
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -221,11 +220,8 @@ def test_a_command_line_that_does_not_fit(run: Runner, arguments: list[str], mes
     assert message in outcome.err
 
 
-def test_the_tool_starts_fast_and_without_torch() -> None:
-    quick = [sys.executable, str(TOOL)]
-    before = _children_seconds()
-    subprocess.run(quick, input=TWO_NEGATIONS, text=True, capture_output=True, check=True)
-    seconds = _children_seconds() - before
+def test_the_tool_starts_without_torch() -> None:
+    """Importing torch takes longer than all that the tool does with a small module."""
     # Names every module it imports on stderr.
     traced = subprocess.run(
         [sys.executable, "-X", "importtime", str(TOOL)], input=TWO_NEGATIONS, text=True, capture_output=True, check=True
@@ -233,13 +229,6 @@ def test_the_tool_starts_fast_and_without_torch() -> None:
     modules = {line.rpartition("|")[2].strip() for line in traced.stderr.splitlines()}
     assert "dmc.cli.opt" in modules
     assert not {"torch", "iree.compiler", "iree.runtime"} & modules
-    assert seconds < 1.5, "0.3 to 1.0 s of processor time, by machine; torch alone takes more than 1 s on the fastest"
-
-
-def _children_seconds() -> float:
-    """The processor time of finished child processes, which, unlike the clock, a busy machine does not change much."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 def test_a_closed_pipe_ends_quietly() -> None:

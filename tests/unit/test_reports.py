@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
-from typing import Any, cast
+from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 import dmc
 from dmc.errors import DmcError
@@ -79,6 +81,7 @@ def test_progress_is_shown_on_a_terminal_or_by_request(
 
 def test_an_observer_takes_the_place_of_the_display() -> None:
     message = "progress: is given beside an observer, which takes the place of the display"
-    nothing = cast(Any, None)
+    example = torch.zeros(1, 1), torch.zeros(1, 1)
+    given: dict[str, Any] = {"loss": nn.functional.mse_loss, "optimizer": dmc.optim.SGD(lr=0.1), "example": example}
     with pytest.raises(DmcError, match=message):
-        dmc.compile_artifact(nothing, optimizer=None, example=None, progress=True, observer=Observer())
+        dmc.compile_artifact(nn.Linear(1, 1), **given, progress=True, observer=Observer())
