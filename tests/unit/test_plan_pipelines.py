@@ -249,6 +249,28 @@ def test_times_are_those_of_what_modules_compute(context: ir.Context) -> None:
     assert sum(found[1].values()) == pytest.approx(sum(found[0].values()), rel=0.2)
 
 
+class _Between(nn.Module):
+    """A product of its own between two blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(512, 512) for _ in range(2))
+        self.own = nn.Parameter(torch.zeros(512, 512))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.blocks[1](self.blocks[0](x) @ self.own)
+
+
+def test_what_the_model_computes_itself_counts_for_the_module_before(context: ir.Context) -> None:
+    example = torch.zeros(4096, 512), torch.zeros(4096, 512)
+    given = dmc.optim.SGD(lr=0.1), example, Precision.FP32, 1, 0, context
+    step = import_step(_Between(), nn.functional.mse_loss, *given)
+    times = times_of(step.module, step.modules, machine("h100x2"))
+    assert times.keys() <= {"blocks.0", "blocks.1"}
+    # Forward and one gradient of the first, and the product between; its gradients come behind those of the second.
+    assert times["blocks.0"] == pytest.approx(3 / 8 * sum(times.values()), rel=0.2)
+
+
 def test_too_few_blocks_for_what_a_model_computes_are_refused(context: ir.Context) -> None:
     net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     given = dmc.optim.SGD(lr=0.1), (torch.zeros(4, 4), torch.zeros(4, 4)), Precision.FP32, 2, 0, context

@@ -64,7 +64,7 @@ def _split(module: ir.Module, asked: PipelinePlan) -> None:
     kept = [[value for value, own in given if is_on(own, rank)] for rank in range(ranks)]
     flow = Flow.of(step, asked.microbatches, _homes(kept, table))
     assignment, times = Assignment.of(flow, asked.cut), Times(module, costs_of(module))
-    if asked.schedule == SEARCHED and asked.microbatches > 1:
+    if asked.schedule == SEARCHED:
         table = searched_by_name(costs_of_stages(assignment, times), ranks, asked.microbatches)
     changed = {result.index: step.arguments[argument.index] for argument, result in mutated_state(step)}
     programs = programs_of(assignment, table, kept, results(step), changed, times)
