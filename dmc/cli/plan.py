@@ -50,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises DmcError for a file without a plan, and for a rank or lane that does not exist."""
     if arguments.search is not None:
         return plan_search.run(arguments)
+    if arguments.why or arguments.why_not:
+        raise DmcError("dmc plan --why", "is about a plan that is searched for", "pass --search module:function too")
     if len(arguments.files) not in (1, 2):
         hint = "pass one to show it, two to compare them, or --search module:function"
         raise DmcError("dmc plan", f"got {len(arguments.files)} files", hint)

@@ -1,4 +1,5 @@
-"""`dmc plan --search`: the candidates with predicted times and memory, those that cannot be, and the plan found."""
+"""`dmc plan --search`: the candidates with predicted times and memory, those that cannot be, the plan found, and the
+answers to questions about it."""
 
 from __future__ import annotations
 
@@ -27,6 +28,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--search", metavar="module:function", help="returns the keyword arguments of dmc.compile")
     group.add_argument("--machine", metavar="MACHINE", help="the machine to plan for, for example h100x4")
     group.add_argument("--memory-cap", metavar="SIZE", help="device memory of a rank, for example 40GB")
+    why = "what another place for the weights of these modules would cost, as in 'h.*.mlp.up'"
+    group.add_argument("--why", metavar="PATH", action="append", default=[], help=why)
+    why_not = "what another plan would cost, as in 'tp=2' or 'zero=3 sequence'"
+    group.add_argument("--why-not", metavar="PLAN", action="append", default=[], help=why_not)
     group.add_argument("--quiet", action="store_true", help="show no progress")
 
 
@@ -44,12 +49,18 @@ def run(arguments: argparse.Namespace) -> int:
         keywords["memory_cap"] = size_of(arguments.memory_cap, "--memory-cap")
     check_keywords(keywords, source)
     # The compiler takes a while to load, and only some commands need it.
-    from dmc.search import find
-    from dmc.search.automatic import problem_of
+    from dmc.search import check_questions, find, problem_of, why, why_not
 
+    problem = problem_of(**keywords)
+    # Before minutes are spent.
+    check_questions(problem, arguments.why, arguments.why_not)
     with shown(not arguments.quiet) as observer:
-        found = find(problem_of(**keywords), observer)
+        found = find(problem, observer)
+        answers = [why(found, path) for path in arguments.why]
+        answers += [why_not(found, what) for what in arguments.why_not]
     _print(found)
+    for answer in answers:
+        print(f"\n{answer}")
     return 0
 
 

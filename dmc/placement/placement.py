@@ -36,17 +36,17 @@ class Placement:
 
         Raises PlanError if an axis is used twice, and for blocks below 1 or of an axis that splits nothing.
         """
-        # The dataclass is frozen; only construction may set fields.
-        object.__setattr__(self, "dims", tuple(tuple(axes) for axes in dims))
-        object.__setattr__(self, "partial", tuple(sorted((partial or {}).items())))
-        object.__setattr__(self, "blocks", tuple(sorted(each for each in (blocks or {}).items() if each[1] != 1)))
-        splitting = [axis for axes in self.dims for axis in axes]
+        # The dataclass is frozen; only construction may set fields. A step has very many placements.
+        object.__setattr__(self, "dims", tuple(map(tuple, dims)))
+        object.__setattr__(self, "partial", tuple(sorted(partial.items())) if partial else ())
+        split_in = tuple(sorted(each for each in blocks.items() if each[1] != 1)) if blocks else ()
+        object.__setattr__(self, "blocks", split_in)
         used = self.axes
-        for i, axis in enumerate(used):
-            if axis in used[:i]:
-                raise PlanError(str(self), f"uses axis '{axis}' twice", "an axis is used at most once")
-        for axis, count in self.blocks:
-            if count < 1 or axis not in splitting:
+        if len(set(used)) < len(used):
+            axis = next(axis for i, axis in enumerate(used) if axis in used[:i])
+            raise PlanError(str(self), f"uses axis '{axis}' twice", "an axis is used at most once")
+        for axis, count in split_in:
+            if count < 1 or not any(axis in axes for axes in self.dims):
                 raise PlanError(str(self), f"has {count} blocks along '{axis}'", "a splitting axis has at least 1")
 
     def __repr__(self) -> str:

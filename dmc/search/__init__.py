@@ -8,7 +8,10 @@
 * shallow: a whole plan's time and memory, from plans of models with few layers
 * bounds: what no plan of a kind can be faster than, or smaller
 * ranking: the best candidate by trials of as few as possible
-* search: candidates, finalists and the plan that is found
+* finals: whole plans of the best
+* search: the plan that is found
+* question, otherwise: what a question about it asks for: other candidates, other places for single weights
+* why, answer: the plan found beside the best that does otherwise
 * automatic: `plan="auto"`
 * refusal: what does not fit, and what would
 * written: a plan as the lines that make it
@@ -16,8 +19,11 @@
 
 from __future__ import annotations
 
+from dmc.search.answer import Answer
+from dmc.search.automatic import problem_of
 from dmc.search.problem import Problem
 from dmc.search.search import Found, find
+from dmc.search.why import check_questions, why, why_not
 from dmc.search.written import written
 
-__all__ = ["Found", "Problem", "find", "written"]
+__all__ = ["Answer", "Found", "Problem", "check_questions", "find", "problem_of", "why", "why_not", "written"]

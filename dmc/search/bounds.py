@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from dmc.machine import collective_ns, machine
@@ -12,13 +12,15 @@ from dmc.search.facts import Facts, split_bytes
 from dmc.search.problem import Problem, tensors
 from dmc.search.trial import Trial
 
-# Kernels of other shapes are faster by no more than this; those of a pipeline's smaller parts of a batch are not.
-_FASTEST, _OF_PARTS = 0.95, 1.0
+# Kernels of other shapes are faster by no more than this, or of the same shapes, beside other movements; those of a
+# pipeline's smaller parts of a batch are not.
+_FASTEST, _SAME, _OF_PARTS = 0.95, 0.98, 1.0
 # Forward pass, gradients of inputs and those of weights, in time.
 _PARTS = (1.0, 1.0, 1.0)
 # Of the four sums of a layer under tensor parallelism, those that nothing hides.
 _EXPOSED = 2
 _NARROW = 2
+_NS = 1e9
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,26 @@ class Bounds:
 
     def ns(self, candidate: Candidate) -> float:
         """Nanoseconds of a step at least."""
-        update = self.measured.update * self.reference.over["optimizer state"] / candidate.over["optimizer state"]
-        computing = (self.measured.busy - self.measured.update) * (_FASTEST if candidate.pp == 1 else _OF_PARTS)
-        return (computing + self._sums_ns(candidate)) * (1.0 + idle_share(candidate)) + update
+        computing = (self.measured.busy - self.measured.update) * self._share(candidate)
+        idle = 1.0 + idle_share(candidate)
+        return (computing + self._sums_ns(candidate)) * idle + self._update_ns(candidate)
+
+    def _share(self, candidate: Candidate) -> float:
+        """Of the time that the reference computes."""
+        if candidate.pp > 1:
+            return _OF_PARTS
+        # Stages of ZeRO differ in movements alone.
+        return _SAME if replace(candidate, zero=self.reference.zero) == self.reference else _FASTEST
+
+    def _update_ns(self, candidate: Candidate) -> float:
+        """Nanoseconds of the optimizer's update."""
+        measured, ranks = self.measured.update, candidate.over["optimizer state"]
+        less = ranks / self.reference.over["optimizer state"]
+        if less >= 1.0:
+            return measured / less
+        # Of more it takes no less time, nor less than memory takes to read and write it; gradients may be narrow.
+        traffic = (2 * (self.facts.trained + self.facts.optimizer) + self.facts.trained // _NARROW) / ranks
+        return max(measured, traffic / machine(self.problem.machine).device.memories["device"].bandwidth * _NS)
 
     def _sums_ns(self, candidate: Candidate) -> float:
         """Nanoseconds of the sums between the parts of layers that are split over ranks."""
@@ -80,5 +99,7 @@ def pipelined(candidate: Candidate, facts: Facts, one: Trial) -> Trial:
         communication=micro * computing.communication,
         copies=micro * computing.copies,
         others=passes * idle + micro * computing.others,
-        state=computing.state,
+        weights=computing.weights,
+        gradients=computing.gradients,
+        optimizer=computing.optimizer,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -15,7 +15,27 @@ from dmc.search.problem import Problem
 # As many micro-batches as these times the stages of a pipeline.
 _MICROBATCHES = (2, 4)
 # By name, with the stages of a rank.
-_SCHEDULES = (("1f1b", 1), ("zb-h1", 1), ("interleaved", 2))
+SCHEDULES = {"1f1b": 1, "zb-h1": 1, "interleaved": 2}
+
+
+@dataclass(frozen=True, order=True)
+class Placed:
+    """Weights that are not placed as the rest of a plan says: whole, or split along `dim` over `axis`.
+
+    pattern: of their names, as in the plan language. axis: "" for whole weights.
+    """
+
+    pattern: str
+    dim: int = 0
+    axis: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.pattern.removeprefix('.')} " + (f"dim={self.dim} over {self.axis}" if self.axis else "whole")
+
+    def added(self, plan: Plan) -> Plan:
+        """The plan with rules that place the weights so, whatever its own say of them."""
+        plan = plan.replicate(self.pattern)
+        return plan.shard(self.pattern, dim=self.dim, axis=self.axis) if self.axis else plan
 
 
 @dataclass(frozen=True, order=True)
@@ -24,7 +44,7 @@ class Candidate:
     dp. sequence: whether norms are split over tp by tokens. experts: whether experts are split over dp.
 
     microbatches, schedule, chunks: of a pipeline, else 1, "" and 1. again: whether layers compute again what the
-    backward pass reads. host: whether the optimizer's state waits in host memory.
+    backward pass reads. host: whether the optimizer's state waits in host memory. placed: single weights.
     """
 
     pp: int = 1
@@ -38,6 +58,7 @@ class Candidate:
     chunks: int = 1
     again: bool = False
     host: bool = False
+    placed: tuple[Placed, ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{name}={size}" for name, size in (("pp", self.pp), ("dp", self.dp), ("tp", self.tp)) if size > 1]
@@ -46,7 +67,13 @@ class Candidate:
             chunks = f" × {self.chunks}" if self.chunks > 1 else ""
             parts.append(f"{self.microbatches} micro-batches, {self.schedule}{chunks}")
         parts += ["recompute"] * self.again + ["optimizer on host"] * self.host
+        parts += map(str, self.placed)
         return " ".join(parts) or "one rank"
+
+    @property
+    def inner(self) -> Candidate:
+        """The candidate on the ranks of one stage of its pipeline."""
+        return replace(self, pp=1, microbatches=1, schedule="", chunks=1)
 
     @property
     def over(self) -> dict[str, int]:
@@ -75,7 +102,11 @@ class Candidate:
             plan = plan.pipeline("pp", cut="balanced", schedule=self.schedule, **named)
         if self.again:
             plan = plan.recompute(facts.patterns)
-        return plan.offload_optimizer() if self.host else plan
+        if self.host:
+            plan = plan.offload_optimizer()
+        for each in self.placed:
+            plan = each.added(plan)
+        return plan
 
 
 @dataclass(frozen=True)
@@ -88,24 +119,37 @@ class Pruned:
 
 def candidates_of(problem: Problem, facts: Facts) -> tuple[list[Candidate], list[Pruned]]:
     """What could be, in order, and what could not."""
+    return divided(variants_of(problem, facts), problem, facts)
+
+
+def variants_of(problem: Problem, facts: Facts) -> list[Candidate]:
+    """All that the search knows of, in order, whether it could be or not."""
+    meshes = (Candidate(*sizes) for sizes in _factorings(problem.ranks))
+    return [each for mesh in meshes for each in _variants(mesh, problem, facts)]
+
+
+def divided(variants: Iterable[Candidate], problem: Problem, facts: Facts) -> tuple[list[Candidate], list[Pruned]]:
+    """The candidates that could be, and why the others cannot."""
     kept: list[Candidate] = []
-    pruned: dict[tuple[str, str], Pruned] = {}
-    for pp, dp, tp in _factorings(problem.ranks):
-        mesh = Candidate(pp, dp, tp)
-        for each in _variants(mesh, problem, facts):
-            where, reason = _reason(each, problem, facts)
-            if reason:
-                pruned.setdefault((where, reason), Pruned(where, reason))
-            else:
-                kept.append(each)
-    return kept, list(pruned.values())
+    pruned: dict[Pruned, None] = {}
+    for each in variants:
+        where, reason = _reason(each, problem, facts)
+        if reason:
+            pruned[Pruned(where, reason)] = None
+        else:
+            kept.append(each)
+    return kept, list(pruned)
+
+
+def can_repeat(candidate: Candidate, facts: Facts) -> bool:
+    """Whether its layers can be computed again in the backward pass."""
+    return bool(facts.layers) and candidate.pp == 1
 
 
 def relieved(candidate: Candidate, facts: Facts) -> Candidate | None:
     """The candidate with less in device memory, in the next of some ways, the fastest first; None after the last."""
-    can_repeat = bool(facts.layers) and candidate.pp == 1
     ways = [(False, False), (True, False), (False, True), (True, True)]
-    ways = [way for way in ways if can_repeat or not way[0]]
+    ways = [way for way in ways if can_repeat(candidate, facts) or not way[0]]
     following = ways[ways.index((candidate.again, candidate.host)) + 1 :]
     return replace(candidate, again=following[0][0], host=following[0][1]) if following else None
 
@@ -133,7 +177,7 @@ def _variants(mesh: Candidate, problem: Problem, facts: Facts) -> Iterator[Candi
 
 def _pipelines(own: Candidate, problem: Problem) -> Iterator[Candidate]:
     counts = [problem.accumulate] if problem.accumulate else [each * own.pp for each in _MICROBATCHES]
-    for (schedule, chunks), count in product(_SCHEDULES, counts):
+    for (schedule, chunks), count in product(SCHEDULES.items(), counts):
         yield replace(own, schedule=schedule, chunks=chunks, microbatches=count)
 
 

@@ -28,8 +28,8 @@ class Facts:
     layers' parts, of `width` elements. heads, experts: how many; 0 where the model has none, or nothing says.
     expert_weights: patterns.
 
-    Bytes of the whole model: weights, those that training keeps beside them (optimizer), and of gradients that all
-    exist at one time, since their norm is clipped.
+    Bytes of the whole model: weights, of which those that are trained, what training keeps beside them (optimizer), and
+    of gradients that all exist at one time, since their norm is clipped.
     """
 
     layers: tuple[Repeated, ...]
@@ -40,6 +40,7 @@ class Facts:
     experts: int
     expert_weights: tuple[str, ...]
     weights: int
+    trained: int
     optimizer: int
     gradients: int
 
@@ -67,6 +68,7 @@ def facts_of(problem: Problem) -> Facts:
         experts=min(experts.values(), default=0),
         expert_weights=tuple(experts),
         weights=sum(each.numel() for each in model.parameters()) * size,
+        trained=sum(each.numel() for each in trained.values()) * size,
         # Floating-point state; what has no dimension is a number.
         optimizer=sum(prod(slot.shape) for slot in slots if slot.shape) * size,
         gradients=sum(each.numel() for each in trained.values()) * size if clipped else 0,

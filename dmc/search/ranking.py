@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from dmc.errors import DmcError
@@ -15,6 +15,11 @@ from dmc.search.facts import Facts
 from dmc.search.problem import Problem
 from dmc.search.shallow import Estimates
 from dmc.search.trial import Trial
+
+# The stage of ZeRO that is most often the fastest.
+_LIKELY = 2
+# Of a device's memory, the part that state may take of a plan that is likely to fit.
+_ROOMY = 0.4
 
 
 @dataclass(frozen=True)
@@ -47,21 +52,30 @@ class Ranking:
         return min((each.ns for each in self.fits), default=float("inf"))
 
 
+IsAsked = Callable[[Candidate], bool]
+
+
+def any_candidate(candidate: Candidate) -> bool:
+    """True."""
+    return True
+
+
 @dataclass
 class Ranker:
-    """Ranks candidates of a problem."""
+    """Ranks candidates of a problem. is_asked: whether what is tried in the place of one that does not fit may be."""
 
     problem: Problem
     facts: Facts
     estimates: Estimates
     observer: Observer
     ranking: Ranking = field(default_factory=Ranking)
+    is_asked: IsAsked = any_candidate
 
     def run(self, candidates: Sequence[Candidate]) -> Ranking:
         """Estimates candidates, the lowest bound first, until no other can be faster than the best that fits."""
         possible = [each for each in candidates if self._could_fit(each)]
-        # The first is one whose estimate bounds others: whole layers on each rank.
-        first = next(filter(None, map(self._estimated, sorted(possible, key=_likeness))), None)
+        # The first is one whose estimate bounds others, and often the fastest: whole layers on each rank.
+        first = next(filter(None, map(self._first, sorted(possible, key=_likeness))), None)
         if first is None:
             return self.ranking
         bounds = Bounds(self.problem, self.facts, first.candidate, first.estimate)
@@ -96,14 +110,21 @@ class Ranker:
         self.ranking.pruned.append(Pruned(str(candidate), f"state: {parts} of {size_text(self.problem.cap)}"))
         return False
 
-    def _estimated(self, candidate: Candidate) -> Ranked | None:
+    def _first(self, candidate: Candidate) -> Ranked | None:
+        """The candidate with its whole plan, where that is likely to be a finalist's: without a cap, and of state that
+        leaves much room; else as `_estimated`."""
+        is_roomy = sum(held_bytes(candidate, self.facts).values()) <= _ROOMY * self.problem.cap
+        return self._estimated(candidate, is_whole=is_roomy and not self.problem.memory_cap and candidate.pp == 1)
+
+    def _estimated(self, candidate: Candidate, is_whole: bool = False) -> Ranked | None:
         """The candidate with its estimate; None, with the reason on record, where it cannot be planned."""
         micro = self.problem.accumulate or 1
         try:
             with self.observer.stage(str(candidate)):
-                if candidate.pp > 1:
-                    inner = replace(candidate, pp=1, microbatches=1, schedule="", chunks=1)
-                    one = self.estimates.of(inner.plan(self.facts), 1, candidate.microbatches)
+                if is_whole:
+                    estimate = self.estimates.whole(candidate.plan(self.facts), micro)
+                elif candidate.pp > 1:
+                    one = self.estimates.of(candidate.inner.plan(self.facts), 1, candidate.microbatches)
                     estimate = pipelined(candidate, self.facts, one)
                 else:
                     estimate = self.estimates.of(candidate.plan(self.facts), micro)
@@ -119,7 +140,10 @@ class Ranker:
             self.ranking.fits.append(self._in_part(found))
             return
         self.ranking.over.append(found)
-        if (following := relieved(found.candidate, self.facts)) is not None:
+        following = relieved(found.candidate, self.facts)
+        while following is not None and not self.is_asked(following):
+            following = relieved(following, self.facts)
+        if following is not None:
             yield following
 
     def _in_part(self, found: Ranked) -> Ranked:
@@ -133,8 +157,9 @@ class Ranker:
         return replace(found, ns=kept.ns + min(max(share, 0.0), 1.0) * max(found.ns - kept.ns, 0.0))
 
 
-def _likeness(candidate: Candidate) -> tuple[int, int, Candidate]:
-    return candidate.pp, -candidate.dp, candidate
+def _likeness(candidate: Candidate) -> tuple[int, int, bool, Candidate]:
+    """In the order in which candidates are taken for the first: ZeRO-2 before other stages."""
+    return candidate.pp, -candidate.dp, candidate.zero != _LIKELY, candidate
 
 
 def _order(candidate: Candidate) -> tuple[bool, Candidate]:

@@ -6,6 +6,7 @@ from math import ceil
 
 from dmc.errors import MemoryCapError, PlanError
 from dmc.program.sizes import size_text
+from dmc.search.answer import listed
 from dmc.search.bounds import held_bytes
 from dmc.search.candidates import Candidate
 from dmc.search.facts import Facts
@@ -38,7 +39,7 @@ def _state(place: str, problem: Problem, facts: Facts) -> MemoryCapError:
         ranks *= 2
     fact = (
         f"the state does not fit into {size_text(problem.cap)} a rank, even with the optimizer's in host memory: "
-        f"{_listed(held)}, divided over all ranks"
+        f"{listed(held)}, divided over all ranks"
     )
     hint = f"a cap of more than {size_text(needed)}, or {ranks} ranks; a smaller batch does not help"
     return MemoryCapError(place, fact, hint, needed)
@@ -51,7 +52,7 @@ def _activations(place: str, problem: Problem, least: Ranked) -> MemoryCapError:
     held = {"weights, gradients and optimizer state": round(trial.state), "activations": round(activations)}
     fact = (
         f"no plan fits into {size_text(problem.cap)} a rank; the one that needs least, {least.candidate}, is estimated "
-        f"to need {size_text(needed)}: {_listed(held)}"
+        f"to need {size_text(needed)}: {listed(held)}"
     )
     ways = [f"a cap of {size_text(needed)}"]
     room = problem.cap - trial.state
@@ -59,7 +60,3 @@ def _activations(place: str, problem: Problem, least: Ranked) -> MemoryCapError:
         ways.append(f"a batch of {rows} instead of {problem.rows}")
     ways.append(f"{problem.ranks * ceil(trial.bytes / problem.cap)} ranks")
     return MemoryCapError(place, fact, ", or ".join(ways), needed)
-
-
-def _listed(held: dict[str, int]) -> str:
-    return ", ".join(f"{name} {size_text(size)}" for name, size in held.items() if size)

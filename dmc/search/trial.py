@@ -17,7 +17,7 @@ from dmc.garbage import uncollected
 from dmc.importer.step import ImportedStep, import_step
 from dmc.machine import machine
 from dmc.passes.base import NESTED
-from dmc.plans import Plan
+from dmc.plans import Plan, ResolvedPlan
 from dmc.program import Job, Launch, device_bytes
 from dmc.program.labels import UPDATE
 from dmc.search.problem import Problem
@@ -32,8 +32,8 @@ class Trial:
     """A step in nanoseconds and in bytes of the fullest rank's device memory.
 
     Of the step of the rank that computes longest: `busy` computing, of which `update` in the optimizer; then waiting,
-    for communication, for copies and for other ranks. The four parts of the step add up to it. state: bytes of weights,
-    gradients and optimizer state at the peak.
+    for communication, for copies and for other ranks. The four parts of the step add up to it. weights, gradients,
+    optimizer: bytes of each at the peak; the rest is activations, above all.
     """
 
     ns: float
@@ -43,7 +43,21 @@ class Trial:
     communication: float
     copies: float
     others: float
-    state: float
+    weights: float
+    gradients: float
+    optimizer: float
+
+    @property
+    def state(self) -> float:
+        """Bytes of weights, gradients and optimizer state at the peak."""
+        return self.weights + self.gradients + self.optimizer
+
+    @property
+    def held(self) -> dict[str, int]:
+        """Bytes by what they are for, which add up to those of the rank."""
+        state = {"weights": self.weights, "gradients": self.gradients, "optimizer state": self.optimizer}
+        found = {**state, "activations and others": self.bytes - self.state}
+        return {name: round(size) for name, size in found.items()}
 
     def __add__(self, other: Trial) -> Trial:
         return Trial(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
@@ -51,9 +65,6 @@ class Trial:
     def times(self, factor: float) -> Trial:
         """All figures multiplied."""
         return Trial(*(getattr(self, each.name) * factor for each in fields(self)))
-
-
-_STATE = ("weights", "gradients", "optimizer state")
 
 
 @dataclass
@@ -75,15 +86,29 @@ class Trials:
         self.count += 1
         with uncollected(), ir.Context() as context, ir.Location.unknown():
             dialect.load(context)
-            step = self._imported(problem, accumulate, plans.data_parts(plan), key, context)
-            own, factors, _ = arranged(plan, step, accumulate, machine(problem.machine, problem.tuning))
-            state_plan(step, own, accumulate, targets(problem.target)[0], factors)
+            step, _ = self._placed(problem, plan, accumulate, key, context)
             write_settings(step.module, problem.target, problem.machine, cap, problem.tuning)
             if is_estimate:
                 write_estimate(step.module)
             pipeline.run(step.module, to_form="planned", options=NESTED)
             job = job_of(step.module)
         return trial_of(job, problem)
+
+    def resolved(self, problem: Problem, plan: Plan, accumulate: int, key: object) -> ResolvedPlan:
+        """How a plan places the tensors of the step. key: as of `planned`. Raises DmcError as planning does."""
+        with uncollected(), ir.Context() as context, ir.Location.unknown():
+            dialect.load(context)
+            return self._placed(problem, plan, accumulate, key, context)[1]
+
+    def _placed(
+        self, problem: Problem, plan: Plan, accumulate: int, key: object, context: ir.Context
+    ) -> tuple[ImportedStep, ResolvedPlan]:
+        """The step, annotated with what the plan asks for."""
+        step = self._imported(problem, accumulate, plans.data_parts(plan), key, context)
+        own, factors, _ = arranged(plan, step, accumulate, machine(problem.machine, problem.tuning))
+        resolved = state_plan(step, own, accumulate, targets(problem.target)[0], factors)
+        assert resolved is not None, "a plan has a mesh"
+        return step, resolved
 
     def _imported(
         self, problem: Problem, accumulate: int, parts: int, key: object, context: ir.Context
@@ -113,7 +138,9 @@ def trial_of(job: Job, problem: Problem) -> Trial:
         communication=busiest.communication,
         copies=busiest.copies,
         others=busiest.others,
-        state=sum(at_peak.get(name, 0) for name in _STATE),
+        weights=at_peak.get("weights", 0),
+        gradients=at_peak.get("gradients", 0),
+        optimizer=at_peak.get("optimizer state", 0),
     )
 
 

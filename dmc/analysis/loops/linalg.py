@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dmc._mlir import ir, linalg
 from dmc.analysis.loops.loops import MAX, MIN, PARALLEL, SUM, Dims, Loop, Loops
 from dmc.analysis.loops.scalars import is_linear, needed_arguments, reduction_kind
+from dmc.memo import once
 
 _DIM = re.compile(r"d(\d+)")
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul", "linalg.conv_2d_nchw_fchw", "linalg.conv_2d_ngchw_gfchw")
@@ -24,15 +25,14 @@ def linalg_loops(op: ir.Operation) -> Loops | None:
     """
     if op.name not in ("linalg.generic", *_PRODUCTS, *_MOVES):
         return None
-    maps = [[str(result) for result in ir.AffineMapAttr(each).value.results] for each in linalg.get_indexing_maps(op)]
-    sizes = _sizes(op, maps)
+    types = tuple(operand.type for operand in op.operands)
+    maps, sizes, plain = once(_indexing, linalg.get_indexing_maps(op), types)
     inputs = len(op.operands) - len(op.results)
     kinds = {loop: _kind(op, loop, maps[inputs:]) for loop in sizes}
-    free = {f"d{loop}": loop for loop, kind in kinds.items() if kind is not None and _is_plain(loop, maps)}
+    free = {f"d{loop}": loop for loop, kind in kinds.items() if kind is not None and loop in plain}
     dims = [tuple((free[place],) if place in free else () for place in each) for each in maps]
     operands: list[Dims | None] = [
-        each if isinstance(operand.type, ir.RankedTensorType) else None
-        for each, operand in zip(dims, op.operands, strict=True)
+        each if isinstance(type_, ir.RankedTensorType) else None for each, type_ in zip(dims, types, strict=True)
     ]
     read = _read(op)
     return Loops(
@@ -48,14 +48,19 @@ def linalg_loops(op: ir.Operation) -> Loops | None:
     )
 
 
-def _sizes(op: ir.Operation, maps: Sequence[Sequence[str]]) -> dict[int, int]:
-    """The iterations of each loop that is a dimension by itself somewhere."""
+_Maps = tuple[tuple[str, ...], ...]
+
+
+def _indexing(maps: ir.ArrayAttr, types: Sequence[ir.Type]) -> tuple[_Maps, dict[int, int], frozenset[int]]:
+    """The dimensions of each operand as text, the iterations of each loop that is one by itself somewhere, and those of
+    these loops that are so everywhere."""
+    places = tuple(tuple(map(str, ir.AffineMapAttr(each).value.results)) for each in maps)
     sizes: dict[int, int] = {}
-    for operand, places in zip(op.operands, maps, strict=True):
-        for place, size in zip(places, getattr(operand.type, "shape", ()), strict=True):
+    for type_, own in zip(types, places, strict=True):
+        for place, size in zip(own, getattr(type_, "shape", ()), strict=True):
             if match := _DIM.fullmatch(place):
                 sizes[int(match[1])] = size
-    return sizes
+    return places, sizes, frozenset(loop for loop in sizes if _is_plain(loop, places))
 
 
 def _is_plain(loop: int, maps: Sequence[Sequence[str]]) -> bool:

@@ -30,14 +30,19 @@ def loops_of(op: ir.Operation) -> Loops:
 
 def captured(op: ir.Operation) -> Iterator[tuple[ir.Operation, int]]:
     """Every use, as operation and operand index, in a region of `op` of a tensor from outside it."""
-    inside = {result for inner in walk(op) for result in inner.results if inner != op}
-    for inner in walk(op):
-        if inner == op:
-            continue
+    nested = walk(op)
+    next(nested)  # The operation itself.
+    for inner in nested:
         for i, operand in enumerate(inner.operands):
-            is_argument = isinstance(operand.owner, ir.Block) and _is_within(operand.owner.owner.operation, op)
-            if isinstance(operand.type, ir.RankedTensorType) and operand not in inside and not is_argument:
+            # The bodies of most operations compute with scalars.
+            if isinstance(operand.type, ir.RankedTensorType) and not _is_within(_owner(operand), op):
                 yield inner, i
+
+
+def _owner(value: ir.Value) -> ir.Operation:
+    """The operation that makes a value, or in whose region it is an argument."""
+    owner = value.owner
+    return owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
 
 
 def _is_within(op: ir.Operation, outer: ir.Operation) -> bool:

@@ -40,11 +40,13 @@ def propagate(
     along some axes. Operations that produce splats (`is_splat`) have no decision: each use takes the part that it
     needs. Raises DmcError for tensors without a static shape.
     """
-    first = _Sweep(mesh, ends, fixed, pins, {}, {})
+    # Of operations that a sweep after the first meets again.
+    known: dict[ir.Value, Loops] = {}
+    first = _Sweep(mesh, ends, fixed, pins, {}, {}, known)
     first.run(function)
     decisions = tuple(first.decisions.values())
     wishes = wishes_of(decisions, _returned(function, ends), fixed, pins)
-    second = _Sweep(mesh, ends, fixed, pins, wishes, _ruled(decisions))
+    second = _Sweep(mesh, ends, fixed, pins, wishes, _ruled(decisions), known)
     second.run(function)
     (block,) = function.body.blocks
     return by_columns(tuple(second.decisions.values()), block, ends, mesh)
@@ -74,6 +76,8 @@ class _Sweep:
     wishes: Mapping[ir.Value, Placement]
     # Placements in which values will be there, whatever else is decided.
     brought: Mapping[ir.Value, Sequence[Placement]]
+    # The loops of operations, by `key_of`.
+    known: dict[ir.Value, Loops]
     placements: dict[ir.Value, list[Placement]] = field(default_factory=dict)
     # Loop-carried values whose placement is not known yet: whether a splat, and of zeros.
     undecided: dict[ir.Value, bool] = field(default_factory=dict)
@@ -98,8 +102,14 @@ class _Sweep:
             elif is_decided(op):
                 self.visit(op)
 
+    def loops(self, op: ir.Operation) -> Loops:
+        key = key_of(op)
+        if key not in self.known:
+            self.known[key] = loops_of(op)
+        return self.known[key]
+
     def visit(self, op: ir.Operation) -> None:
-        loops = loops_of(op)
+        loops = self.loops(op)
         every = (tensor_of(result, self.mesh) for result in op.results)
         shapes = tuple(each for each in every if each is not None)
         operands = tuple(self.operand(value, is_product(op)) for value in op.operands)
@@ -152,7 +162,7 @@ class _Sweep:
         own, op = self.placements[value], value.owner
         if isinstance(op, ir.Block) or not is_view(op.operation) or op.operands[SOURCE] not in self.placements:
             return own
-        loops = loops_of(op.operation)
+        loops = self.loops(op.operation)
         views = (seen(loops, each, self.mesh) for each in self.available(op.operands[SOURCE]))
         return list(dict.fromkeys((*own, *(each for each in views if each is not None))))
 
@@ -163,7 +173,7 @@ class _Sweep:
             return
         there.append(placement)
         if not isinstance(op, ir.Block) and is_view(op.operation):
-            loops = loops_of(op.operation)
+            loops = self.loops(op.operation)
             split = seen_split(loops, placement, self.mesh)
             if split is not None:
                 self.is_there(op.operands[SOURCE], loops.operand(SOURCE, split))
@@ -210,7 +220,7 @@ class _Sweep:
             return
         # After the body's decisions, so that the backward sweep visits the loop first.
         self.decisions.pop(key_of(op), None)
-        loops = loops_of(op)
+        loops = self.loops(op)
         self.decisions[key_of(op)] = Decision(
             op, loops, Choice(loops.unsplit(self.mesh), 0, ("as its body returns it",), ()), carried, carried
         )
