@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dmc import dialect as dm
-from dmc._mlir import ir
+from dmc._mlir import func, ir
 from dmc.analysis.kernels.cost import work_of
 from dmc.analysis.kernels.fusion.greedy import MOST_JOINED, fuse
 from dmc.analysis.kernels.graph import Graph, Kind, step_graph
@@ -19,7 +19,8 @@ from dmc.passes.scheduled.form_kernels.report import print_reasons
 from dmc.passes.scheduled.form_kernels.transposed_batches import join_batches_first
 from dmc.passes.scheduled.form_kernels.whole_composites import form_whole_composites
 from dmc.passes.shared.loops import copy_with
-from dmc.step_function import find_step
+from dmc.stages import place_of
+from dmc.step_function import MUTABLE_ROLES, arguments, find_step, results
 from dmc.target import targets
 
 
@@ -56,10 +57,22 @@ class FormKernels(Pass):
         *_, terminator = step.entry_block.operations
         most_values = min(each.most_values for each in machines)
         fusion = fuse(graph, most_values, MOST_JOINED if has_kernels else 0, has_kernels)
-        units = outline(graph, fusion.groups).units
+        units = outline(graph, fusion.groups, _replaced(step, module)).units
         if self.reasons:
             print_reasons(graph, works, units, fusion.refusals())
         _Step(graph, bodies, terminator.operation).rewrite(units)
+
+
+def _replaced(step: func.FuncOp, module: ir.Module) -> dict[ir.Value, ir.Value]:
+    """New values of state that need not wait for the end of the step, and the arguments that they replace.
+
+    In a stage of a pipeline they wait: what another stage is sent comes first.
+    """
+    if place_of(module) is not None:
+        return {}
+    *_, terminator = step.entry_block.operations
+    state = {port.name: step.arguments[port.index] for port in arguments(step) if port.role in MUTABLE_ROLES}
+    return {terminator.operands[port.index]: state[port.name] for port in results(step) if port.name in state}
 
 
 @dataclass

@@ -1,19 +1,15 @@
-"""Groups of operations as kernels: their inputs and outputs, and a topological order."""
+"""Groups of operations as kernels: their inputs and outputs."""
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dmc._mlir import ir
 from dmc.analysis.kernels.graph import Graph, Kind
-from dmc.analysis.kernels.reads import sources
 from dmc.analysis.storage.pieces import RESHAPES
-
-# Indices of operations of a Graph, ascending.
-Group = tuple[int, ...]
+from dmc.passes.scheduled.form_kernels.order import Group, ordered
 
 
 @dataclass(frozen=True)
@@ -37,18 +33,17 @@ class Outlined:
     units: tuple[Outline | int, ...]
 
 
-def outline(graph: Graph, groups: Iterable[Group]) -> Outlined:
-    """Cuts the step into kernels, one per group, without dead code.
+def outline(graph: Graph, groups: Iterable[Group], replaced: Mapping[ir.Value, ir.Value]) -> Outlined:
+    """Cuts the step into kernels, one per group, without dead code, in the order of `ordered`.
 
     Constants that a movement reads or the step returns get their own kernel. Linear except for a heap.
     """
     units: list[Group] = [*groups, *((number,) for number in _materialised(graph))]
     units += [(number,) for number, kind in enumerate(graph.kinds) if kind is Kind.MOVEMENT]
-    ordered = [units[i] for i in _order(graph, units)]
     found: list[Outline | int] = []
     wanted: set[ir.Value] = set()
     _want(graph, graph.returned, wanted)
-    for unit in reversed(ordered):
+    for unit in reversed(ordered(graph, units, replaced)):
         if graph.kinds[unit[0]] is Kind.MOVEMENT:
             found.append(unit[0])
             _want(graph, graph.reads[unit[0]], wanted)
@@ -128,51 +123,3 @@ def inner_base(graph: Graph, value: ir.Value) -> ir.Value:
     while graph.kind_of(value) is Kind.VIEW:
         value = graph.ops[graph.made_by[value]].operands[0]
     return value
-
-
-def _order(graph: Graph, units: Sequence[Group]) -> list[int]:
-    """A topological order of the units, each as close as possible to its last operation, or to the first that needs it.
-
-    A unit whose last operation is in the backward pass may be needed in the forward pass: until it runs, nothing of the
-    backward pass may, although its operands exist.
-    """
-    unit_of = {number: i for i, unit in enumerate(units) for number in unit}
-    before = [
-        {unit_of[source] for number in unit for source in _sources(graph, number) if source in unit_of} - {i}
-        for i, unit in enumerate(units)
-    ]
-    places = [unit[-1] for unit in units]
-    for i in reversed(_sorted(before, places)):
-        for j in before[i]:
-            places[j] = min(places[j], places[i])
-    return _sorted(before, places)
-
-
-def _sources(graph: Graph, number: int) -> Iterator[int]:
-    """What computes or moves the operands of an operation; of a movement also constants, which it needs in memory."""
-    yield from sources(graph, number)
-    if graph.kinds[number] is Kind.MOVEMENT:
-        yield from (
-            graph.made_by[base] for value in graph.reads[number] if (base := graph.base(value)) in graph.made_by
-        )
-
-
-def _sorted(before: Sequence[Collection[int]], places: Sequence[int]) -> list[int]:
-    """A topological order; among the units that may be next, the one of the first place (Kahn's algorithm)."""
-    after: Mapping[int, list[int]] = {i: [] for i in range(len(before))}
-    for i, earlier in enumerate(before):
-        for j in earlier:
-            after[j].append(i)
-    waiting = [len(earlier) for earlier in before]
-    ready = [(places[i], i) for i, count in enumerate(waiting) if not count]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        _, i = heapq.heappop(ready)
-        order.append(i)
-        for j in after[i]:
-            waiting[j] -= 1
-            if not waiting[j]:
-                heapq.heappush(ready, (places[j], j))
-    assert len(order) == len(before), "kernels that depend on each other"
-    return order

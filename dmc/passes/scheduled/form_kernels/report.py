@@ -22,7 +22,7 @@ def print_reasons(
 ) -> None:
     """Prints, on stderr, bytes before and after, the kernels of each kind, and the largest fusions refused."""
     singles = [(number,) for number, kind in enumerate(graph.kinds) if kind is Kind.COMPUTE]
-    apart, kernels = _kernels(outline(graph, singles).units), _kernels(units)
+    apart, kernels = _kernels(outline(graph, singles, {}).units), _kernels(units)
     before, after = (sum(_bytes(graph, each) for each in some) for some in (apart, kernels))
     saved = 1 - after / before if before else 0.0
     print(f"{len(apart)} computations, {before:,} bytes through device memory", file=sys.stderr)
