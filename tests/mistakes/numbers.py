@@ -172,12 +172,17 @@ def asks_for_an_address() -> Any:
     return forward(lambda _, x: x * (x.data_ptr() % 2))  # here
 
 
-@mistake(r"shape depends on data", r"torch\.where")
-def chooses_by_a_mask() -> Any:
-    return forward(lambda _, x: x[x > 0].mean() + x)  # here
+@mistake(r"works along a dimension whose size a mask decides", r"torch\.where")
+def sorts_what_a_mask_chooses() -> Any:
+    return forward(lambda _, x: x[x > 0].sort()[0][:3].mean() + x)  # here
 
 
-@mistake(r"size depends on data", "fixed")
+@mistake(r"combines elements that different masks choose", "the same mask")
+def multiplies_what_two_masks_choose() -> Any:
+    return forward(lambda _, x: (x[x > 0] * x[x > 1]).mean() + x)  # here
+
+
+@mistake(r"len of what a mask chooses", r"mask\.sum")
 def finds_what_is_not_zero() -> Any:
     return forward(lambda _, x: x + len(torch.nonzero(x)))  # here
 

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dmc.errors import ImportFailure
-from dmc.importer.capture.capture import capture
 from tests.interpreted import assert_trains_as_eager
 
 ROWS, WIDTH = 4, 3
@@ -77,7 +75,11 @@ def _assigned(pairs: Pairs, y: Tensor) -> Tensor:
     return z.square().sum()
 
 
-USES = (_contrast, _of_attributes, _places, _selected, _combined, _assigned)
+def _of_state(pairs: Pairs, y: Tensor) -> Tensor:
+    return y[y > 0].sum() + (y @ y.T)[pairs.buffer].sum()
+
+
+USES = (_of_state, _contrast, _of_attributes, _places, _selected, _combined, _assigned)
 
 
 @pytest.mark.parametrize("use", USES)
@@ -85,9 +87,3 @@ def test_trains_as_eager(context: Any, use: Use) -> None:
     torch.manual_seed(0)
     batches = [(torch.randn(ROWS, WIDTH), torch.zeros([])) for _ in range(2)]
     assert_trains_as_eager(context, Pairs(use), functional.mse_loss, batches)
-
-
-@pytest.mark.parametrize("use", [lambda pairs, y: y[y > 0].sum(), lambda pairs, y: (y @ y.T)[pairs.buffer].sum()])
-def test_masks_of_data_and_of_state_are_refused(use: Use) -> None:
-    with pytest.raises(ImportFailure, match=r"aten\.index\.Tensor returns a tensor whose shape depends on data"):
-        capture(Pairs(use), functional.mse_loss, (torch.ones(ROWS, WIDTH), torch.zeros([])), None)

@@ -14,7 +14,9 @@ from torch.utils import _pytree as pytree
 from dmc.errors import ImportFailure
 from dmc.importer import advice, origin
 from dmc.importer.decompositions.places import memory_order
-from dmc.importer.forward.assertions import is_asserted
+from dmc.importer.forward.assertions import NUMBERS, is_asserted
+from dmc.importer.forward.chosen.chosen import SELECTING
+from dmc.importer.forward.chosen.values import is_sized_by_data
 from dmc.importer.forward.complex_numbers.rules import is_supported
 from dmc.importer.forward.random_numbers.randomness import undrawable
 from dmc.importer.torch_internals import (
@@ -27,11 +29,7 @@ from dmc.importer.torch_internals import (
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 _NARROW = (torch.int8, torch.int16)
-_MASKED = (
-    "every shape must be fixed: for x[mask] = y[mask] write x = torch.where(mask, y, x), and for a mean over x[mask] "
-    "(x * mask).sum() / mask.sum(); a mask may choose elements if `forward` makes it of constants"
-)
-_CHOOSE = ("aten.index.Tensor", "aten.masked_select", "aten.nonzero", "aten.where")
+_NUMBERS = (torch.SymInt, torch.SymBool, torch.SymFloat)
 # What a traced step does to integers of any width.
 _COPIES = (
     torch.ops.prims.convert_element_type.default,
@@ -54,7 +52,8 @@ def check_nodes(graph: fx.GraphModule, model: str) -> None:
             check_nodes(region, model)
         place = origin.of_exported_node(node, model)
         values = node.meta.get("val")
-        for value in [] if is_asserted(node) else values if isinstance(values, tuple | list) else [values]:
+        values = values if isinstance(values, tuple | list) else [values]
+        for value in [] if is_asserted(node) or is_of_masks(node) else values:
             if not (_is_complex(value) and (regions(node) or is_supported(node))):
                 _check_value(value, str(place), origin.op_name(node.target))
         _check_unsigned(node, str(place))
@@ -62,21 +61,48 @@ def check_nodes(graph: fx.GraphModule, model: str) -> None:
 
 
 def check_results(graph: fx.GraphModule) -> None:
-    """Raises ImportFailure for a complex or sparse output."""
+    """Raises ImportFailure for a complex or sparse output, or one of which data decide the size."""
     for node in graph.graph.output_node().all_input_nodes:
+        if _is_sized_by_data(node):
+            fact = "the shape of an output depends on data: it has as many elements as a mask chooses"
+            raise ImportFailure("the model or its loss", fact, hint="return whole tensors, and the mask beside them")
         check_tensors("an output", {"the model or its loss": node.meta["val"]})
 
 
+def is_of_masks(node: fx.Node) -> bool:
+    """Whether masks decide the sizes of a result: it is chosen by one, or computed of what is."""
+    if _is_count(node) or regions(node):  # What a region does is looked at there.
+        return True
+    inputs = node.all_input_nodes
+    is_given = node.target in SELECTING or any(_is_sized_by_data(each) or _is_count(each) for each in inputs)
+    return is_given and _is_sized_by_data(node)
+
+
+def _is_count(node: fx.Node) -> bool:
+    """Whether a number says how many elements masks choose, or is computed of such."""
+    if not isinstance(node.meta.get("val"), _NUMBERS) or node.target in NUMBERS:
+        return False
+    if node.op == "placeholder" or node.target is torch.ops.aten.sym_size.int:
+        return True
+    if node.target is operator.getitem and regions(source := node.all_input_nodes[0]):
+        return _is_count(regions(source)[0].graph.output_node().args[0][node.args[1]])  # pyright: ignore
+    return any(map(_is_count, node.all_input_nodes))
+
+
+def _is_sized_by_data(node: fx.Node) -> bool:
+    return any(map(is_sized_by_data, pytree.tree_leaves(node.meta.get("val"))))
+
+
 def _check_value(value: Any, place: str, op: str) -> None:
-    if isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat):
+    if isinstance(value, _NUMBERS):
         raise ImportFailure(place, *advice.taken(isinstance(value, torch.SymFloat)))
     if not isinstance(value, torch.Tensor):
         return
-    if any(isinstance(size, torch.SymInt) for size in value.shape):
+    if is_sized_by_data(value):
         raise ImportFailure(
             place,
             f"{op} returns a tensor whose shape depends on data or is dynamic",
-            hint=_MASKED if op in _CHOOSE else advice.FIXED_SIZE,
+            hint=advice.FIXED_SIZE,
         )
     check_tensors(op, {place: value})
 

@@ -18,12 +18,15 @@ from dmc.errors import ImportFailure
 from dmc.importer import advice, origin
 from dmc.importer.capture.devices import NAME_NONE
 from dmc.importer.capture.objective import MODEL, Objective
+from dmc.importer.forward.chosen.values import WAY_OUT
 from dmc.importer.python.known import KnownValues
 
 # What Python raises itself, in a model or a loss that does not run in eager either.
 OWN = (AttributeError, ImportError, LookupError, NameError, TypeError, ZeroDivisionError)
 
 _EAGER = "run the model and its loss on the example in PyTorch eager to see it there"
+_SIZE = "makes a tensor whose size depends on data", advice.FIXED_SIZE
+_OF_MASKS = "depends on how many elements a mask chooses, which only the running step knows", WAY_OUT
 _DECISIONS = ("__bool__", "equal", "allclose", "is_nonzero")
 _WHOLE = ("__int__", "__index__")
 _NESTED = "_nested_"
@@ -106,7 +109,8 @@ def failure(error: Exception, objective: Objective, batch: tuple[Tensor, ...]) -
     """The error to raise for what export raised."""
     place = str(origin.of_exception(error, objective, MODEL))
     if isinstance(error, GuardOnDataDependentSymNode):
-        return ImportFailure(place, *_looked_at(error))
+        told = _looked_at(error)
+        return ImportFailure(place, *(_OF_MASKS if objective.seen.watch.choices.made and told == _SIZE else told))
     if isinstance(error, DynamicOutputShapeException):
         return ImportFailure(place, f"{_op(error)} returns a tensor whose shape depends on data", advice.FIXED_SIZE)
     if isinstance(error, DataDependentOutputException):
@@ -137,7 +141,7 @@ def _looked_at(error: GuardOnDataDependentSymNode) -> tuple[str, str]:
     if not asked and any(each.f_code is torch.SymBool.__bool__.__code__ for each in codes[last + 1 : last + 2]):
         return advice.DECIDES, advice.CHOOSE
     if not asked and codes[last + 1 :] and "zuf" not in str(error):
-        return "makes a tensor whose size depends on data", advice.FIXED_SIZE
+        return _SIZE
     return advice.taken("zuf" in str(error) and not any(name in _WHOLE for name in asked))
 
 

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from dmc.errors import ImportFailure
 from dmc.importer import origin
+from dmc.importer.forward.chosen.values import is_sized_by_data
 from dmc.importer.torch_internals import may_write, regions, storage_key
 
 aten = torch.ops.aten
@@ -97,7 +98,12 @@ def _tensors(node: fx.Node) -> list[Tensor]:
 
 
 def _overlaps(tensor: Tensor) -> bool:
-    """Whether two elements may be the same memory: a step is no longer than all steps of shorter dimensions."""
+    """Whether two elements may be the same memory: a step is no longer than all steps of shorter dimensions.
+
+    Of what masks choose, whose sizes data decide, only what is expanded shares memory.
+    """
+    if is_sized_by_data(tensor):
+        return any(each == 0 for each in tensor.stride() if type(each) is int)
     reach = 0
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size > 1 and stride <= reach:

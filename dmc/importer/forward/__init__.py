@@ -16,7 +16,7 @@
 * rnn: LSTM and GRU as loops over a cell
 * assertions: about values
 * readings: what operations read as indices
-* assignments: at a mask
+* chosen: what masks choose, of whole tensors
 * linear_systems: inverses and solutions
 * rows: distances, embeddings, experts, segments
 * images: windows, places and sizes of images

@@ -14,6 +14,8 @@ from torch.utils import _pytree as pytree
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer import origin
 from dmc.importer.forward.assertions import ASSERTS, NUMBERS, number
+from dmc.importer.forward.chosen.chosen import computed as chosen_result
+from dmc.importer.forward.chosen.values import Choices, Chosen, Count, refused
 from dmc.importer.forward.complex_numbers.rules import computed as complex_result
 from dmc.importer.forward.memory_layout import as_in_eager, copied_in_eager
 from dmc.importer.forward.narrow_integers import computed_wide
@@ -45,7 +47,7 @@ class Setting:
     """What a run needs besides its tensors. read_only: tensors by name that the graph must not write. conditions:
     what the graph asserts; it adds to them. read: by memory, what gradients may read; it adds to that as well.
     unchecked: by operation of the graph the indices which it must find in range. layers: by the first operation of a
-    layer what computes all of it.
+    layer what computes all of it. choices: those that masks make.
     """
 
     random: Randomness
@@ -55,6 +57,7 @@ class Setting:
     read: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
     unchecked: Mapping[fx.Node, tuple[Reading, ...]] = field(default_factory=dict[fx.Node, tuple[Reading, ...]])
     layers: Mapping[fx.Node, LayerCall] = field(default_factory=dict[fx.Node, "LayerCall"])
+    choices: Choices = field(default_factory=Choices)
 
 
 class Forward(fx.Interpreter):
@@ -65,6 +68,7 @@ class Forward(fx.Interpreter):
         self.setting, self.mixed = setting, mixed
         # What eager's operation returns, of which the types matter.
         self.expected: Any = None
+        self.writes = any(may_write(node) for node in graph.graph.nodes)
         # Of layers, until their nodes are reached.
         self.made: dict[fx.Node, Any] = {}
         self.extra_traceback = False  # Errors name their own place.
@@ -77,11 +81,11 @@ class Forward(fx.Interpreter):
             return self.made.pop(n)
         try:
             self.expected = n.meta.get("val")
-            operands = pytree.tree_leaves([self.env[each] for each in n.all_input_nodes])
+            operands = _tensors([self.env[each] for each in n.all_input_nodes])
             # Inside vmap each is one of many, which nothing outside could read.
             if not self.setting.random.is_mapped:
                 for each in self.setting.unchecked.get(n, ()):
-                    self.setting.conditions.append(each.holds(self.env[each.index]))
+                    self.setting.conditions.append(each.holds(_filled(self.env[each.index])))
             result = super().run_node(n)
             self._note_reads(n, operands, result)
             result = self._laid_out(n, result)
@@ -100,7 +104,7 @@ class Forward(fx.Interpreter):
             raise ImportFailure(str(n.meta["custom"][origin.META_KEY]), failure.fact, failure.hint) from error
         # Where gradients are off nothing gets a backward operation, and PyTorch refuses to look for that of a view.
         if torch.is_grad_enabled():
-            _mark_backward(n, pytree.tree_leaves(result))
+            _mark_backward(n, _tensors(result))
         return result
 
     def _call_layer(self, n: fx.Node, call: LayerCall) -> None:
@@ -111,7 +115,7 @@ class Forward(fx.Interpreter):
 
     def _note_reads(self, n: fx.Node, operands: Iterable[Any], result: Any) -> None:
         if n.op == "call_function":
-            self.setting.read.update(read_by_gradients(n, operands, pytree.tree_leaves(result)))
+            self.setting.read.update(read_by_gradients(n, operands, _tensors(result)))
 
     def _laid_out(self, n: fx.Node, result: Any) -> Any:
         """A result that lies in memory as eager's, and is a copy where eager's is."""
@@ -139,11 +143,24 @@ class Forward(fx.Interpreter):
         if target in NUMBERS:
             return number(args[0])
         if target in ASSERTS:
-            return self.setting.conditions.append(number(args[0]) if isinstance(args[0], Tensor) else args[0])
+            return self._assert(args[0])
         if (
             target is torch.ops.aten._assert_tensor_metadata.default
         ):  # The operation as exported, before our own choice of types.
             return None
+        chosen = chosen_result(
+            *(target, args, kwargs, self.expected, self._computed, self.setting.choices, self.setting.conditions),
+            is_written=self.writes,
+        )
+        return self._computed(target, args, kwargs) if chosen is NotImplemented else chosen
+
+    def _assert(self, condition: Any) -> None:
+        value = condition.tensor if isinstance(condition, Count) else condition
+        if value is not True:
+            self.setting.conditions.append(number(value) if isinstance(value, Tensor) else value)
+
+    def _computed(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """What an operation gives for tensors of fixed shapes."""
         of_pairs = complex_result(target, args, kwargs, self.expected, self._of_real)
         if of_pairs is not NotImplemented:
             return of_pairs
@@ -171,6 +188,8 @@ class Forward(fx.Interpreter):
         return run
 
     def _call_python(self, inputs: list[Tensor], call: int) -> list[Tensor]:
+        if any(isinstance(each, Chosen) for each in inputs):
+            raise refused("is a Function or a hook of your own, of what a mask chooses, whose number data decide")
         if not self.mixed:
             return self.setting.calls[call].run(inputs)
         with torch.autocast("cpu", torch.bfloat16):
@@ -185,6 +204,15 @@ def _is_mixed(device: str, dtype: torch.dtype | None, enabled: bool) -> bool:
     if enabled and dtype not in (None, torch.bfloat16):
         raise ImportFailure(None, f"autocast to {dtype} is not supported", hint="use torch.bfloat16")
     return enabled
+
+
+def _tensors(value: Any) -> list[Any]:
+    """What a value consists of, with whole tensors instead of what masks choose of them."""
+    return [each.tensor if isinstance(each, Chosen) else each for each in pytree.tree_leaves(value)]
+
+
+def _filled(value: Any) -> Any:
+    return value.filled if isinstance(value, Chosen) else value
 
 
 def _check_not_written(tensors: Mapping[str, Tensor]) -> None:

@@ -61,7 +61,9 @@ def readings(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tup
     reader = _READERS.get(target)
     if reader is None:
         return ()
-    return tuple(reader({**dict(zip(argument_names(target), args, strict=False)), **kwargs}))
+    found = reader({**dict(zip(argument_names(target), args, strict=False)), **kwargs})
+    # Where data decide how many there are to choose from, numbers do not choose.
+    return tuple(each for each in found if isinstance(each.size, int))
 
 
 def silent(graph: fx.GraphModule) -> dict[fx.Node, tuple[Reading, ...]]:
@@ -83,7 +85,7 @@ def moves(node: fx.Node) -> bool:
 def _is_within(node: Any, size: int, changed: Set[fx.Node]) -> bool:
     """Whether a node holds numbers from 0 to below `size`, whatever is in the batch."""
     bound = _below(node, changed) if isinstance(node, fx.Node) else None
-    return bound is not None and bound <= size
+    return isinstance(bound, int) and bound <= size
 
 
 def _below(node: fx.Node, changed: Set[fx.Node]) -> int | None:

@@ -13,7 +13,8 @@ from torch._ops import OpOverload
 
 from dmc.importer import composites
 from dmc.importer.composites.cross_entropy import cross_entropy
-from dmc.importer.forward import assignments, expansion, linear_systems, losses, rnn
+from dmc.importer.forward import expansion, linear_systems, losses, rnn
+from dmc.importer.forward.chosen import assignments
 from dmc.importer.forward.images import grid_sampling, pooling, upsampling
 from dmc.importer.forward.random_numbers.distributions import DISTRIBUTIONS, Distribution, rrelu_with_noise
 from dmc.importer.forward.random_numbers.randomness import Randomness, undrawable

@@ -9,6 +9,8 @@
 * leaving: numbers that leave a step for Python
 * known: tensors whose values do not depend on state or batch
 * masks: masks of constants, and how many elements they choose
+* numbering: tensors that hold the same
+* choices: masks that choose elements, equal ones as one
 * assigned: assignments to `.data`
 * selected: what a number in a tensor selects
 * values: what PyTorch's modules decide by values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -84,27 +85,45 @@ def _one_hot(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def _index(watch: Watch, get: Any, x: Tensor, index: Any) -> Tensor:
-    return get(x, indexed(index, watch.known))
+    return watch.choices.read(get, x, indexed(index, watch.known))
 
 
 @_operand_by_name
 def _masked_select(watch: Watch, function: Any, x: Tensor, mask: Tensor) -> Tensor:
-    return masked_select(function, x, mask, watch.known)
+    return masked_select(watch.choices.select, x, mask, watch.known)
+
+
+@_operand_by_name
+def _masked_scatter(watch: Watch, function: Any, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    return watch.choices.scattered(function, x, mask, source)
 
 
 def _constants(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
     return watch.known.constants(function, *args, **kwargs)
 
 
+@_operand_by_name
+def _places(watch: Watch, function: Any, x: Tensor, **options: Any) -> Any:
+    return watch.known.constants(partial(watch.choices.places, function), x, **options)
+
+
 def _where(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
     if len(args) + len(kwargs) > 1:
         return function(*args, **kwargs)
-    return watch.known.constants(function, *args, **kwargs)
+    return watch.known.constants(partial(watch.choices.places, function), *args, *kwargs.values())
+
+
+def _length(watch: Watch, function: Any, x: Tensor) -> int:
+    if x.dim() and type(x.shape[0]) is not int:
+        fact = "asks for the len of what a mask chooses, which only the running step knows"
+        raise ImportFailure(None, fact, hint="divide by its shape, x[mask].shape[0], or by mask.sum()")
+    return function(x)
 
 
 def _assign(watch: Watch, assign: Any, x: Tensor, index: Any, value: Any) -> None:
     if isinstance(value, Tensor) and value.dim():
         index = indexed(index, watch.known)
+    index, value = watch.choices.assigned(x, index, value)
     if watch.selections.selects(index):
         return watch.selections.write(x, index, value)
     watch.selections.check((x, index, value))
@@ -186,7 +205,8 @@ _ATTRIBUTES: Any = torch.Tensor
 # What takes Python numbers from tensors.
 _NUMBERS = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "equal", "allclose", "is_nonzero")
 # What has as many elements as values say.
-_SIZED = ("nonzero", "argwhere", "unique", "unique_consecutive")
+_SIZED = ("unique", "unique_consecutive")
+_PLACES = ("nonzero", "argwhere")
 # What changes the shape of a tensor in place.
 _TURNS = ("t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_")
 _CONVERSIONS = ("to", "type", "type_as", "float", "double", "half", "bfloat16")
@@ -221,7 +241,10 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _instead(correlation)),
     torch.where: _where,
     **{getattr(owner, name): _constants for owner in (torch, torch.Tensor) for name in _SIZED},
+    **{getattr(owner, name): _places for owner in (torch, torch.Tensor) for name in _PLACES},
     **dict.fromkeys((torch.masked_select, torch.Tensor.masked_select), _masked_select),
+    **dict.fromkeys((torch.masked_scatter, torch.Tensor.masked_scatter), _masked_scatter),
+    torch.Tensor.__len__: _length,
     torch.combinations: _instead(combinations),
     **dict.fromkeys((torch.narrow, torch.Tensor.narrow), _narrow),
     **dict.fromkeys((torch.repeat_interleave, torch.Tensor.repeat_interleave), _repeated),

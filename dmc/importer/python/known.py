@@ -106,6 +106,9 @@ class KnownValues:
             return literal.clone()
         if node.op == "get_attr" and isinstance(own := getattr(root, str(node.target), None), Tensor) and _is_real(own):
             return own.clone()
+        tensors = _tensors([each.meta.get("val") for each in (node, *node.all_input_nodes)])
+        if any(type(size) is not int for each in tensors for size in each.shape):
+            return None  # As many as a mask of unknown values chooses.
         looks_at = node.all_input_nodes[1 if node.target in _OF_SHAPES else 0 :]
         if all(self.values[each] is not None for each in looks_at) and _is_repeatable(node):
             args, kwargs = fx.map_arg((node.args, node.kwargs), self._given)

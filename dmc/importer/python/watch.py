@@ -20,6 +20,7 @@ from dmc.importer import origin
 from dmc.importer.python.applied import replacing_parts
 from dmc.importer.python.assigned import AssignedData
 from dmc.importer.python.calls import PythonCalls, noted_part
+from dmc.importer.python.choices import Choices
 from dmc.importer.python.gradients import (
     gradient_and_value,
     no_forward_mode,
@@ -52,6 +53,7 @@ class Watch:
 
     def __post_init__(self) -> None:
         self.selections = Selections(self.known)
+        self.choices = Choices(self.known)
 
     def close(self, registered: Collection[Tensor]) -> None:
         """Raises ImportFailure where what was done by values would differ from what eager does in memory.
@@ -97,6 +99,8 @@ class Watch:
         def replaced(handler: Any, function: Any, args: Any, kwargs: Any) -> Any:
             if function is torch.Tensor.__getitem__ and self.is_active and self.selections.selects(args[1]):
                 return self.selections.read, args, kwargs
+            if function is torch.Tensor.__getitem__ and self.is_active and self.choices.ends(args[1]):
+                return partial(self.choices.read, function), args, kwargs
             return replace(handler, function, args, kwargs)
 
         return replaced
