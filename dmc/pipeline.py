@@ -167,18 +167,20 @@ def run(
     dump_dir: str | os.PathLike[str] | None = None,
     options: PassManagerOptions = PassManagerOptions(),
     witness: Witness | None = None,
+    with_texts: bool = True,
 ) -> dict[str, str]:
     """Transforms `module` in place from one form to another, verifies each form on the way, and returns their texts.
 
     The texts, with locations, are keyed so that they sort (`01-imported`, `02-placed`); `dump_dir` receives each as
     `01-imported.mlir`, and as `01-imported.txt` for people. `observer` is notified of each stage of `stage_names`, but
     not of the plan, which the caller may extend. `witness` is shown the module in each form, and at each of
-    `WITNESSED`. Raises DmcError from dmc's passes and verifiers, and MLIRError from upstream's; a note on either says
+    `WITNESSED`. Without `with_texts` nothing is printed, which takes a while, and nothing returned, except for a
+    `dump_dir`. Raises DmcError from dmc's passes and verifiers, and MLIRError from upstream's; a note on either says
     how to replay the stage.
     """
     observer = observer or Observer()
     first, *others = stages_between(from_form, to_form)
-    texts: dict[str, str] = {}
+    texts: dict[str, str] | None = {} if with_texts or dump_dir is not None else None
     # Dumped before it is checked, so that a module that fails its first check can be inspected.
     last = _keep(module, first.form, texts, dump_dir, is_verified=False)
     with _replayable(last, first):
@@ -187,7 +189,7 @@ def run(
         with _replayable(last, stage), observer.stage(stage.form.name):
             _run_stage(module, stage, options, witness)
             last = _keep(module, stage.form, texts, dump_dir, is_verified=True)
-    return texts
+    return texts or {}
 
 
 def _run_stage(module: ir.Module, stage: Stage, options: PassManagerOptions, witness: Witness | None) -> None:
@@ -213,8 +215,14 @@ class _Kept:
 
 
 def _keep(
-    module: ir.Module, form: Form, texts: dict[str, str], dump_dir: str | os.PathLike[str] | None, is_verified: bool
+    module: ir.Module,
+    form: Form,
+    texts: dict[str, str] | None,
+    dump_dir: str | os.PathLike[str] | None,
+    is_verified: bool,
 ) -> _Kept:
+    if texts is None:
+        return _Kept(form, None)
     texts[stem(form)] = module.operation.get_asm(enable_debug_info=True, assume_verified=is_verified)
     if dump_dir is None:
         return _Kept(form, None)

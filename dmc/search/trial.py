@@ -90,7 +90,7 @@ class Trials:
             write_settings(step.module, problem.target, problem.machine, cap, problem.tuning)
             if is_estimate:
                 write_estimate(step.module)
-            pipeline.run(step.module, to_form="planned", options=NESTED)
+            pipeline.run(step.module, to_form="planned", options=NESTED, with_texts=False)
             job = job_of(step.module)
         return trial_of(job, problem)
 

@@ -62,6 +62,14 @@ def test_the_stages_lead_through_the_forms() -> None:
     assert pipeline.stage_names(to_form="imported") == ()
 
 
+def test_texts_that_nobody_reads_are_not_made(context: ir.Context, tmp_path: Path) -> None:
+    assert pipeline.run(ir.Module.parse(GOOD, context), to_form="placed", with_texts=False) == {}
+    texts = pipeline.run(ir.Module.parse(GOOD, context), to_form="placed")
+    dumped = pipeline.run(ir.Module.parse(GOOD, context), to_form="placed", with_texts=False, dump_dir=tmp_path)
+    assert [*texts] == ["01-imported", "02-placed"] and dumped == texts
+    assert (tmp_path / "02-placed.mlir").read_text(encoding="utf-8") == texts["02-placed"]
+
+
 # Of the passes that run for some targets only, those that run for these, which share one plan.
 @pytest.mark.parametrize(
     ("names", "without"),

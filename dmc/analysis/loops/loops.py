@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dmc.mesh import Mesh
-from dmc.placement.placement import Placement
+from dmc.placement.placement import Placement, replicated
 
 # FIXED: the index of one piece of several, as in a slice of a dimension; it cannot be split.
 PARALLEL, FIXED, SUM, MAX, MIN = "parallel", "fixed", "sum", "max", "min"
@@ -62,7 +62,7 @@ class Split:
 
     def parts(self, loop: int) -> int:
         """The number of parts into which a loop is split."""
-        return self.mesh.group_size(self.axes[loop])
+        return self.mesh.group_size(self.axes[loop]) if self.axes[loop] else 1
 
     def along(self, loop: int) -> Placement:
         """The placement of a vector with an element for each iteration of a loop."""
@@ -148,11 +148,13 @@ class Loops:
         return None
 
     def _placement(self, dims: Dims, split: Split, partial: Mapping[str, str]) -> Placement:
+        if not partial and not any(split.axes):
+            return replicated(len(dims))
         blocks: dict[str, int] = {}
         for loops in dims:
             left = 1  # Earlier loops: their iterations are blocks.
             for loop in loops:
-                blocks |= {axis: left * split.blocks_of(axis) for axis in split.axes[loop]}
+                blocks.update((axis, left * split.blocks_of(axis)) for axis in split.axes[loop])
                 left *= self.loops[loop].size // split.parts(loop)
         return Placement([[axis for loop in loops for axis in split.axes[loop]] for loops in dims], partial, blocks)
 
