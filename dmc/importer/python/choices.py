@@ -46,7 +46,7 @@ class Choices:
 
     def select(self, x: Tensor, mask: Tensor) -> Tensor:
         """`torch.masked_select`."""
-        x, mask = torch.broadcast_tensors(x, mask)
+        x, mask = (each if each.dim() else each.reshape(1) for each in torch.broadcast_tensors(x, mask))
         return self._chosen(torch.Tensor.__getitem__, x, mask, 0)
 
     def assigned(self, x: Tensor, index: Any, value: Any) -> tuple[Any, Any]:
