@@ -72,10 +72,25 @@ def _pipelined(model: str) -> dict[str, Callable[[], Plan]]:
         found[name] = lambda way=schedule: dmc.plan(mesh).pipeline(
             "pp", cut=quarters, microbatches=4, schedule=way, chunks=2
         )
+    found["pp4"] = lambda: dmc.plan(dmc.Mesh(pp=4)).pipeline("pp", cut=quarters, microbatches=4, schedule="1f1b")
     both = dmc.Mesh(dp=2, pp=2)
-    found["dp2×pp2"] = lambda: (
-        dmc.plan(both).use(plans.zero1("dp")).pipeline("pp", cut=[half], microbatches=2, schedule="1f1b")
-    )
+    for name, way in {"": plans.zero1, "zero2_": plans.zero2, "zero3_": plans.zero3}.items():
+        found[f"{name}dp2×pp2"] = lambda way=way: (
+            dmc.plan(both).use(way("dp")).pipeline("pp", cut=[half], microbatches=2, schedule="1f1b")
+        )
+    tensor = {"gpt2": plans.megatron_gpt2, "llama": plans.megatron_llama}[model]
+    for name, schedule in {"": "1f1b", "zbv_": "zb-v"}.items():
+        found[f"{name}tp2×pp2"] = lambda way=schedule: (
+            dmc.plan(dmc.Mesh(pp=2, tp=2))
+            .use(tensor("tp"))
+            .pipeline(
+                "pp",
+                cut=quarters if way == "zb-v" else [half],
+                microbatches=4,
+                schedule=way,
+                chunks=2 if way == "zb-v" else 1,
+            )
+        )
     return found
 
 

@@ -14,6 +14,8 @@ from dmc.schedules import idle_formula
 ROWS = 4
 # A gradient of a product is two products.
 FORWARD, INPUTS, WEIGHTS = 1.0, 1.0, 1.0
+# Plans without stages, beside which pipelines are measured.
+WHOLE = ("zero2", "tp")
 SCHEDULES = {"1f1b": 1, "interleaved": 2, "zb-h1": 1, "zb-v": 2}
 
 

@@ -1,4 +1,4 @@
-"""The files of `bench.pipelines_gpu`: plans of pipelines and of ZeRO-2 for GPUs, compiled without weights."""
+"""The files of `bench.pipelines_gpu`: plans for GPUs, with stages and without, compiled without weights."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ def plan_of(
     ranks, parts = options.ranks, options.microbatches
     if schedule == "zero2":
         return dmc.plan(dmc.Mesh(dp=ranks)).data_parallel("dp", zero=2), parts // ranks, []
+    if schedule == "tp":
+        tensor = {"llama_1b": dmc.plans.megatron_llama, "gpt2_355m": dmc.plans.megatron_gpt2}[options.model]
+        return dmc.plan(dmc.Mesh(tp=ranks)).use(tensor("tp", sequence_parallel=True)), parts, []
     plan = dmc.plan(dmc.Mesh(pp=ranks))
     plan = plan.pipeline("pp", cut="balanced", microbatches=parts, schedule=schedule, chunks=SCHEDULES[schedule])
     with ir.Context() as context, ir.Location.unknown():

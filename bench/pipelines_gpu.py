@@ -1,4 +1,4 @@
-"""Pipelines on GPUs at real size: dmc's schedules beside torch.distributed.pipelining and dmc's own ZeRO-2.
+"""Pipelines on GPUs at real size, beside torch.distributed.pipelining and dmc's plans without stages.
 
 `python -m bench.pipelines_gpu prepare DIRECTORY` compiles the plans for `--ranks` GPUs, on any machine, without
 weights, and predicts their steps. `torchrun --nproc-per-node 2 -m bench.pipelines_gpu run DIRECTORY --out FILE`, where
@@ -25,7 +25,7 @@ import torch
 
 from bench.collected import add, all_agree, collected
 from bench.gpu_clock import clocked
-from bench.pipelines_cases import MODELS, SCHEDULES, batch_of, formula_of
+from bench.pipelines_cases import MODELS, SCHEDULES, WHOLE, batch_of, formula_of
 from bench.pipelines_peers import PEERS, PipelinedPeer
 from bench.seeded import seeded
 from dmc.program import Job
@@ -34,7 +34,7 @@ from dmc.program.program import Work
 
 RESULTS = Path(__file__).parent / "results" / "pipelines.json"
 BATCHES, COMPARED = 4, 6
-SYSTEMS = ("zero2", *SCHEDULES)
+SYSTEMS = (*WHOLE, *SCHEDULES)
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def write_weights(model: str, path: Path) -> None:
 
 def _empty(schedule: str, system: str, options: argparse.Namespace) -> Result:
     ranks, chunks = torch.distributed.get_world_size(), SCHEDULES.get(schedule, 1)
-    formula = None if schedule == "zero2" else formula_of(schedule, ranks, options.microbatches)
-    stages = 1 if schedule == "zero2" else ranks * chunks
+    formula = None if schedule in WHOLE else formula_of(schedule, ranks, options.microbatches)
+    stages = 1 if schedule in WHOLE else ranks * chunks
     name = torch.cuda.get_device_name()
     return Result(options.model, schedule, system, stages, options.microbatches, ranks, formula=formula, device=name)
 
