@@ -29,6 +29,7 @@ from dmc.passes.base import PassManagerOptions
 from dmc.program import Job, Program, Space
 from dmc.program.certificate import Certificate
 from dmc.program.code import DeviceCode
+from dmc.program.messages import with_messages
 from dmc.program.offloading import fetched_bytes, offloaded_bytes
 from dmc.program.tuning import Table
 from dmc.proof import verify
@@ -91,7 +92,7 @@ class Built:
             statistics=self.statistics,
             requires=self.requires,
             ledger=replace(
-                ledger,
+                with_messages(ledger, self.job),
                 offloaded=_of_ranks(self.job, offloaded_bytes),
                 fetched=_of_ranks(self.job, fetched_bytes),
             ),

@@ -150,7 +150,8 @@ def Dm_LaunchOp : Dm_Command<"launch"> {
   let summary = "runs a kernel on ranges";
   let description = [{
     `reads` and `writes` are the kernel's operands and results, in order; `scratch` is memory that it may also
-    overwrite. A range of `writes` may equal one of `reads` where the kernel works in place. `label` states its origin.
+    overwrite. A range of `writes` may equal one of `reads` where the kernel works in place. `label` states its origin,
+    `action` to which action of a pipeline it belongs: stage 2, forward, micro-batch 0 for `2F0`.
     `slices` are the reads that differ between ranks; `variants` are the kernels of the members of `group`, in its
     order.
 
@@ -167,7 +168,7 @@ def Dm_LaunchOp : Dm_Command<"launch"> {
   let arguments = (ins FlatSymbolRefAttr:$lane, FlatSymbolRefAttr:$kernel, Dm_RangeArrayAttr:$reads,
                        Dm_RangeArrayAttr:$writes, OptionalAttr<Dm_RangeAttr>:$scratch, OptionalAttr<StrAttr>:$label,
                        OptionalAttr<Dm_SliceArrayAttr>:$slices, OptionalAttr<FlatSymbolRefArrayAttr>:$variants,
-                       OptionalAttr<Dm_GroupAttr>:$group);
+                       OptionalAttr<Dm_GroupAttr>:$group, OptionalAttr<StrAttr>:$action);
 }
 
 def Dm_MoveOp : Dm_Command<"move"> {
@@ -198,7 +199,7 @@ def Dm_CollectiveOp : Dm_Command<"collective"> {
     broadcast, permute or recv, n times as many for an all_gather, an n-th for a reduce_scatter. Pieces are contiguous
     and in the order of the members: gather and scatter act on whole pieces. `peer` is the root of a broadcast or the
     other end of a message, as an index in the group; `pairs` are sources and targets of a permutation. `slices`: as of
-    a launch.
+    a launch. `action`: of a message, the one that computes what it carries.
 
     Rules: the kind exists; the lane is of queue `comm`; exactly the kinds that reduce have a reduction and an
     accumulation type; sizes are as above; the first rank is a member.
@@ -217,7 +218,7 @@ def Dm_CollectiveOp : Dm_Command<"collective"> {
                        OptionalAttr<Dm_RangeAttr>:$target, OptionalAttr<Dm_ReductionAttr>:$reduction,
                        OptionalAttr<TypeAttr>:$accumulate, OptionalAttr<Dm_NonNegative>:$peer,
                        OptionalAttr<DenseI64ArrayAttr>:$pairs, OptionalAttr<StrAttr>:$label,
-                       OptionalAttr<Dm_SliceArrayAttr>:$slices);
+                       OptionalAttr<Dm_SliceArrayAttr>:$slices, OptionalAttr<StrAttr>:$action);
 }
 
 def Dm_RecordOp : Dm_Command<"record"> {

@@ -39,7 +39,9 @@ def print_summary(summary: Summary, notes: Sequence[str], width: int) -> None:
             f"stages along {along}: ranks are idle for {share_text(idle, step)} of the step, most of all {rank}"
         )
     peak = f"{size_text(summary.fullest.peak)} of {size_text(summary.fullest.arena)}"
+    stages = [("Stages", _stages(summary))] if summary.stages else []
     for title, table in (
+        *stages,
         ("What computation waits for", _waits(summary)),
         ("Lanes", _lanes(summary)),
         ("Critical path", _path(summary)),
@@ -55,6 +57,16 @@ def _table(*columns: str, left: int = 1) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number < left else "right", overflow="fold")
+    return table
+
+
+def _stages(summary: Summary) -> Table:
+    table = _table("rank", "idle", "peak memory")
+    for rank, memory in zip(summary.waits[:_MOST_RANKS], summary.memory, strict=False):
+        idle = summary.step_ns - rank.busy
+        share = share_text(idle, summary.step_ns)
+        table.add_row(str(rank.rank), f"{time_text(idle)} {share:>7}", size_text(memory.peak))
+    _say_more(table, len(summary.waits) - _MOST_RANKS, "rank")
     return table
 
 

@@ -66,6 +66,11 @@ def with_action(location: ir.Location, action: str) -> ir.Location:
     return ir.Location.name(f"{_ACTION}{action}", location) if action else location
 
 
+def in_action_of(location: ir.Location, reader: ir.Operation) -> ir.Location:
+    """The location of an operation that is copied for a reader: a pipeline runs the two in one action."""
+    return with_action(location, action_of(reader.location))
+
+
 def action_of(location: Any) -> str:
     """The action of a pipeline in which an operation runs, `2F0`; "" of none."""
     match location:

@@ -34,6 +34,16 @@ def title_of(work: Work) -> str:
     return short(work.label) or name_of(work)
 
 
+def action_of(work: Work) -> str:
+    """The action of a pipeline to which it belongs, `2F0`: stage, kind and micro-batch. "" of none."""
+    return "" if isinstance(work, Move) else work.action
+
+
+def full_title_of(work: Work) -> str:
+    """Its title after its action of a pipeline: `2F0 h.3.mlp`."""
+    return f"{action_of(work)} {title_of(work)}".lstrip()
+
+
 def bytes_of(job: Job, work: Work) -> int:
     """A kernel's traffic; a move's bytes; for a collective those of the larger of source and target."""
     match work:

@@ -19,7 +19,7 @@ from dmc.program.limits import MAX_RANKS, Axis, AxisSize, Count
 from dmc.program.packed import MAX_BYTES, packed, unpacked
 from dmc.program.program import STATE_ROLES, Await, Collective, Command, Launch, Program, Record, Slot, Space, accesses
 
-SCHEMA = 4
+SCHEMA = 5
 _MAGIC = b"DMCJOB"
 
 

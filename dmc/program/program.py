@@ -105,7 +105,8 @@ class Launch(msgspec.Struct, frozen=True, array_like=True, tag="launch"):
     overwrite.
 
     A range of `writes` may equal one of `reads` if the kernel works in place. `label` is its readable origin in the
-    model. slices, variants: what differs on the other ranks of its class.
+    model, `action` that of a pipeline to which it belongs, `2F0`. slices, variants: what differs on the other ranks of
+    its class.
     """
 
     lane: Count
@@ -116,6 +117,7 @@ class Launch(msgspec.Struct, frozen=True, array_like=True, tag="launch"):
     label: str = ""
     slices: tuple[Slice, ...] = ()
     variants: Variants | None = None
+    action: str = ""
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, tag="move"):
@@ -139,7 +141,7 @@ class Collective(msgspec.Struct, frozen=True, array_like=True, tag="collective")
     broadcast: the source of member `peer`. permute: by `pairs` (source, target), zeros at members that are not targets.
     send: to member `peer`, without a target; recv: from member `peer`, without a source, `count` elements. reduction,
     accumulate: how values are combined, and the accumulation type; None without a reduction. A member's `target` may
-    equal its `source` for an all_reduce.
+    equal its `source` for an all_reduce. action: of a pipeline's message, the action that computes what it carries.
     """
 
     lane: Count
@@ -157,6 +159,7 @@ class Collective(msgspec.Struct, frozen=True, array_like=True, tag="collective")
     pairs: tuple[tuple[Count, Count], ...] = ()
     label: str = ""
     slices: tuple[Slice, ...] = ()
+    action: str = ""
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, tag="record"):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dmc.program import Await, Command, Job, Launch, Program, Range, Record, Work
-from dmc.program.describe import bytes_of, kind_of
+from dmc.program.describe import action_of, bytes_of, kind_of
 from dmc.program.labels import short
 from dmc.program.program import accesses
 
@@ -25,7 +25,7 @@ class Line:
 
     number: of the command, as in messages of the proof. kind: of the kernel or movement. kernel: the symbol of the
     launched kernel. label: the module, tensor or slot that it comes from. bytes: moved through memory or over a link.
-    signals: events recorded when it ends.
+    signals: events recorded when it ends. action: of a pipeline, to which it belongs.
     """
 
     number: int
@@ -38,6 +38,7 @@ class Line:
     writes: tuple[Range, ...] = ()
     waits: tuple[Wait, ...] = ()
     signals: tuple[int, ...] = ()
+    action: str = ""
 
 
 def lines_of(job: Job, rank: int) -> tuple[Line, ...]:
@@ -129,4 +130,5 @@ def _line(
         writes,
         tuple(waits),
         tuple(signals),
+        action_of(command),
     )

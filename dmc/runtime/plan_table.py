@@ -17,7 +17,7 @@ _MOST_RANGES = 4
 _COLUMNS: tuple[tuple[str, Callable[[Line], str]], ...] = (
     ("lane", lambda line: line.lane),
     ("kind", lambda line: line.kind),
-    ("label", lambda line: line.label),
+    ("label", lambda line: f"{line.action} {line.label}".lstrip()),
     ("kernel", lambda line: line.kernel),
     ("waits for", lambda line: ", ".join(map(wait_text, line.waits))),
     ("signals", lambda line: ", ".join(f"e{event}" for event in line.signals)),

@@ -10,7 +10,7 @@ from typing import Any
 
 from dmc.errors import ArtifactError
 from dmc.program import Collective, Job, Launch, Work
-from dmc.program.describe import kind_of, name_of, title_of
+from dmc.program.describe import full_title_of, kind_of, name_of
 from dmc.program.profile import Profile, Timed
 from dmc.simulator.simulation import Simulation, Span
 from dmc.simulator.trace import trace
@@ -106,7 +106,7 @@ def _measured(job: Job, timed: Timed, ranks: int) -> dict[str, Any]:
     where = {"pid": ranks + timed.rank, "tid": work.lane}
     when = {"ts": timed.start * _US, "dur": (timed.end - timed.start) * _US}
     arguments = {"module": work.label, "what": name_of(work), "command": timed.command}
-    return {"ph": "X", "name": title_of(work), "cat": kind_of(job, work), **where, **when, "args": arguments}
+    return {"ph": "X", "name": full_title_of(work), "cat": kind_of(job, work), **where, **when, "args": arguments}
 
 
 def _pairs(simulation: Simulation, profile: Profile) -> Iterator[tuple[Span, Work, float, float]]:

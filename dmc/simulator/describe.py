@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dmc.program import Collective, Work
-from dmc.program.describe import title_of
+from dmc.program.describe import full_title_of
 from dmc.program.labels import SEPARATOR
 from dmc.simulator.simulation import Simulation, Span
 
@@ -17,7 +17,7 @@ def began_after(simulation: Simulation, span: Span) -> str:
         return "with the step"
     lane = simulation.programs[cause.rank].lanes[cause.lane].name
     where = f"lane {lane}" if cause.rank == span.rank else f"lane {lane} of rank {cause.rank}"
-    return f"after {title_of(simulation.work(cause))} on {where}"
+    return f"after {full_title_of(simulation.work(cause))} on {where}"
 
 
 def asked_for_by(work: Work, whys: Mapping[str, str]) -> str:

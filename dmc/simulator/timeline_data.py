@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dmc.program.describe import bytes_of, flops_of, kind_of, name_of, title_of
+from dmc.program.describe import bytes_of, flops_of, full_title_of, kind_of, name_of
 from dmc.simulator.critical_path import critical_path
 from dmc.simulator.describe import asked_for_by, began_after
 from dmc.simulator.memory import Profile
@@ -111,7 +111,7 @@ def _columns(
                 "length": round(span.end - span.start, _DIGITS),
                 "waited": round(span.start - span.arrived, _DIGITS),
                 "kind": code[kind_of(simulation.job, work)],
-                "title": strings.number(title_of(work)),
+                "title": strings.number(full_title_of(work)),
                 "name": strings.number(name_of(work)),
                 "bytes": bytes_of(simulation.job, work),
                 "flops": flops_of(simulation.job, work),

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dmc.program.describe import bytes_of, flops_of, kind_of, name_of, title_of
+from dmc.program.describe import bytes_of, flops_of, full_title_of, kind_of, name_of
 from dmc.simulator.critical_path import critical_path
 from dmc.simulator.describe import asked_for_by, began_after
 from dmc.simulator.memory import memory_over_time
@@ -60,7 +60,7 @@ def _complete(simulation: Simulation, span: Span, whys: Mapping[str, str], criti
         "command": span.command,
     }
     where = {"pid": span.rank, "tid": span.lane, "ts": span.start * _US, "dur": (span.end - span.start) * _US}
-    return {"ph": "X", "name": title_of(work), "cat": kind_of(simulation.job, work), **where, "args": arguments}
+    return {"ph": "X", "name": full_title_of(work), "cat": kind_of(simulation.job, work), **where, "args": arguments}
 
 
 def _memory(simulation: Simulation, rank: int) -> Iterator[_Event]:

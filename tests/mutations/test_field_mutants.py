@@ -43,9 +43,9 @@ COVERED = {
 FREE = {
     "Buffer": "label category",
     "Kernel": "flops traffic implementation kind",
-    "Launch": "label",
+    "Launch": "label action",
     "Move": "label",
-    "Collective": "label",
+    "Collective": "label action",
 }
 QUICK = (("dp", "cpu"), ("offload", "cuda"), ("several programs", "cpu"))
 EVERY = [(sort, target) for sort in SORTS for target in TARGETS]

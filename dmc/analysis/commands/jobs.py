@@ -133,12 +133,13 @@ def _launch(op: dm.LaunchOp, lanes: _Lanes) -> Launch:
     variants = None
     if op.variants is not None and op.group is not None:
         variants = Variants(dm.group_axes(op.group), tuple(each.value for each in op.variants))
-    scratch = _optional(op.scratch)
-    return Launch(_on(op, lanes), op.kernel.value, reads, writes, scratch, _label(op), _slices(op), variants)
+    label, action = _text(op.label), _text(op.action)
+    scratch, slices = _optional(op.scratch), _slices(op)
+    return Launch(_on(op, lanes), op.kernel.value, reads, writes, scratch, label, slices, variants, action)
 
 
 def _move(op: dm.MoveOp, lanes: _Lanes) -> Move:
-    return Move(_on(op, lanes), _range(op.source), _range(op.target), _label(op), _slices(op))
+    return Move(_on(op, lanes), _range(op.source), _range(op.target), _text(op.label), _slices(op))
 
 
 def _collective(op: dm.CollectiveOp, lanes: _Lanes) -> Collective:
@@ -159,8 +160,9 @@ def _collective(op: dm.CollectiveOp, lanes: _Lanes) -> Collective:
         accumulate=None if op.accumulate is None else str(op.accumulate.value),
         peer=None if op.peer is None else op.peer.value,
         pairs=tuple(zip(flat[0::2], flat[1::2], strict=True)),
-        label=_label(op),
+        label=_text(op.label),
         slices=_slices(op),
+        action=_text(op.action),
     )
 
 
@@ -183,8 +185,8 @@ def _optional(attribute: dm.RangeAttr | None) -> Range | None:
     return None if attribute is None else _range(attribute)
 
 
-def _label(op: Any) -> str:
-    return "" if op.label is None else op.label.value
+def _text(attribute: Any) -> str:
+    return "" if attribute is None else attribute.value
 
 
 def _of(attributes: Any, name: str, default: Any) -> Any:

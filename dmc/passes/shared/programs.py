@@ -63,6 +63,7 @@ class _Writer:
                     slices=_slices(command),
                     variants=None if command.variants is None else list(command.variants.kernels),
                     group=None if command.variants is None else dm.group(self.mesh, command.variants.axes),
+                    action=command.action or None,
                 )
             case Move():
                 source, target = self._range(command.source), self._range(command.target)
@@ -92,6 +93,7 @@ class _Writer:
             pairs=[rank for pair in command.pairs for rank in pair] or None,
             label=command.label or None,
             slices=_slices(command),
+            action=command.action or None,
         )
 
     def _range(self, where: Range) -> dm.RangeAttr:

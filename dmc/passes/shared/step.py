@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from dmc import dialect as dm
@@ -63,6 +64,16 @@ class Step:
         own = backward | constants
         passed = {value: some for value, some in readers.items() if value not in own}
         return Step(ops, users, passed, depths, frozenset(constants))
+
+    @cached_property
+    def numbers(self) -> dict[ir.Operation, int]:
+        """The place of each operation among them."""
+        return {op: number for number, op in enumerate(self.ops)}
+
+    def is_shared(self, value: ir.Value) -> bool:
+        """Whether both passes read the same value: arguments, and constants and scalars, which each kernel makes."""
+        is_tensor = isinstance(value.type, ir.RankedTensorType)
+        return isinstance(value.owner, ir.Block) or value in self.constants or not is_tensor
 
     def is_join(self, op: ir.Operation) -> bool:
         """Whether an operation combines whole tensors between which there is a product, like a residual sum.

@@ -18,6 +18,7 @@ from dmc.analysis.storage.pieces import piece_offset
 from dmc.analysis.storage.spaces import argument_spaces
 from dmc.analysis.storage.storages import member_offsets, value_bytes
 from dmc.dialect.collectives import permute_sources_and_targets
+from dmc.dialect.labels import action_of
 from dmc.dialect.plan import type_bytes
 from dmc.errors import DmcError
 from dmc.mesh import Mesh
@@ -151,7 +152,17 @@ def _kernel(lowering: _Lowering, op: ir.Operation) -> None:
     label = label_of_op(op)
     lane, slices = lowering.lane(COMPUTE), lowering.slices(op.operands)
     # The body is the first of the variants.
-    launch = Launch(lane, view.body.value, reads, tuple(writes), _scratch(view), label, slices, variants)
+    launch = Launch(
+        lane,
+        view.body.value,
+        reads,
+        tuple(writes),
+        _scratch(view),
+        label,
+        slices,
+        variants,
+        action_of(op.location),
+    )
     lowering.commands.append(launch)
 
 
@@ -206,6 +217,7 @@ def _movement(lowering: _Lowering, start: Any, movement: Any) -> Command:
         pairs=_pairs(movement),
         label=label,
         slices=slices,
+        action=action_of(start.operation.location),
     )
 
 

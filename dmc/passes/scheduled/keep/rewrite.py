@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmc._mlir import func, ir
-from dmc.dialect.labels import kernel_label_of, put_kernel_label
+from dmc.dialect.labels import in_action_of, kernel_label_of, put_kernel_label
 from dmc.passes.scheduled.keep.step import Again, Step
 from dmc.passes.shared.second_copies import SecondCopies, base_of, erase_unread, views_in
 from dmc.passes.shared.starts import starts_of_returns, wait_of
@@ -48,6 +48,7 @@ class _Rewriter:
             own = self.step.graph.tasks[maker].op
             copy = own.clone(ip=ir.InsertionPoint(task.op))
             put_kernel_label(copy, kernel_label_of(own) + RECOMPUTED)
+            copy.location = in_action_of(own.location, task.op)
             self._replace(copy, place)
             self._read_returned(copy)
             self.copies.new.update(zip(own.results, copy.results, strict=True))

@@ -22,11 +22,12 @@ from dmc.walk import listed
 
 @dataclass(frozen=True)
 class Wires:
-    """The axis of the mesh along which messages go, and the number of each."""
+    """The axis of the mesh along which messages go, the number of each, and the action that computes each value."""
 
     axis: str
     mesh: str
     numbers: Mapping[Message, int]
+    actions: Mapping[Key, str]
 
 
 def module_of(module: ir.Module, step: func.FuncOp, flow: Flow, program: RankProgram, wires: Wires) -> ir.Module:
@@ -111,7 +112,7 @@ class _Emission:
 
     def _send(self, message: Message) -> None:
         value, how = self.values[message.key], self._how(message)
-        with _location(message):
+        with self._location(message):
             start = dm.start(
                 value,
                 lambda given: _in_time(dm.send(given, target=message.target, **how)),
@@ -125,7 +126,7 @@ class _Emission:
 
     def _receive(self, message: Message) -> None:
         type_, how = message.key[0].type, self._how(message)
-        with _location(message):
+        with self._location(message):
             start = dm.start(
                 None,
                 lambda: _in_time(dm.recv(result=type_, source=message.source, **how)),
@@ -140,14 +141,14 @@ class _Emission:
     def _how(self, message: Message) -> dict[str, Any]:
         return {"instance": self.wires.numbers[message], "group": dm.group(self.wires.mesh, [self.wires.axis])}
 
+    def _location(self, message: Message) -> ir.Location:
+        owner = message.key[0].owner
+        where = owner.location if isinstance(owner, ir.Operation | ir.OpView) else ir.Location.unknown()
+        return with_action(where, self.wires.actions.get(message.key, ""))
+
 
 def _in_time(movement: ir.OpView) -> ir.OpView:
     """It is started where it stands."""
     movement.operation.attributes[IN_TIME] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
     put_label(movement.operation, Label(why="pipeline"))
     return movement
-
-
-def _location(message: Message) -> ir.Location:
-    value = message.key[0]
-    return value.owner.location if isinstance(value.owner, ir.Operation | ir.OpView) else ir.Location.unknown()

@@ -97,6 +97,12 @@ def programs_of(
     return programs
 
 
+def actions_of(programs: Sequence[RankProgram]) -> dict[Key, str]:
+    """The action that computes each value; none for what belongs to no action."""
+    runs = (item for program in programs for item in program.items if isinstance(item, Run) and item.action)
+    return {(result, run.micro): run.action for run in runs for result in run.op.results}
+
+
 def _base(assignment: Assignment, table: Table, rank: int, times: Times) -> Iterator[Run]:
     """The operations of a rank's stages, by its row of the schedule."""
     stages, flow = assignment.stages, assignment.flow

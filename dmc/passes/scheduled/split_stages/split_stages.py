@@ -19,7 +19,7 @@ from dmc.passes.scheduled.split_stages.costs import costs_of_stages
 from dmc.passes.scheduled.split_stages.emission import Wires, module_of
 from dmc.passes.scheduled.split_stages.flow import Flow
 from dmc.passes.scheduled.split_stages.messages import in_one_order
-from dmc.passes.scheduled.split_stages.programs import programs_of
+from dmc.passes.scheduled.split_stages.programs import actions_of, programs_of
 from dmc.plans.pipelines import PipelinePlan
 from dmc.schedules import SEARCHED, Action, Table, check, layout, read_csv, schedule, searched_by_name
 from dmc.stages import put_in
@@ -69,7 +69,7 @@ def _split(module: ir.Module, asked: PipelinePlan) -> None:
     changed = {result.index: step.arguments[argument.index] for argument, result in mutated_state(step)}
     programs = programs_of(assignment, table, kept, results(step), changed, times)
     numbers = in_one_order(programs)
-    wires = Wires(asked.axis, declared.sym_name.value, numbers)
+    wires = Wires(asked.axis, declared.sym_name.value, numbers, actions_of(programs))
     made = [module_of(module, step, flow, program, wires) for program in programs]
     for view in list(module.body.operations):
         view.operation.erase()

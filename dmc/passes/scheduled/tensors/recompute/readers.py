@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dmc._mlir import ir
 from dmc.analysis.kernels.cheap import cheap_reads, is_cheap
 from dmc.analysis.storage.pieces import RESHAPES
+from dmc.dialect.labels import in_action_of
 from dmc.dialect.plan import type_bytes
 from dmc.passes.shared.step import is_loop
 
@@ -75,6 +76,7 @@ def _replace(op: ir.Operation, block: ir.Block) -> None:
     for reader in readers:
         with ir.InsertionPoint(reader):
             new = op.clone()
+            new.location = in_action_of(op.location, reader)
             for _, index, path in (use for use in uses if use[0] == reader):
                 reader.operands[index] = _reshaped(new, path)
     for view in reversed(dict.fromkeys(each for _, _, path in uses for each in path)):

@@ -8,8 +8,9 @@ from dmc._mlir import ir
 from dmc.analysis.kernels.cheap import cheap_reads
 from dmc.analysis.storage.pieces import is_view
 from dmc.dialect.iree import fusion_barrier
-from dmc.dialect.labels import module_path
+from dmc.dialect.labels import in_action_of, module_path
 from dmc.passes.scheduled.tensors.recompute.cut import Cut
+from dmc.passes.scheduled.tensors.recompute.places import places_of
 from dmc.passes.shared.step import Step, base_of, is_loop, views_of
 from dmc.program.labels import RECOMPUTED
 from dmc.walk import walk
@@ -59,36 +60,32 @@ def _replace(op: ir.Operation, value: ir.Value, new: ir.Value, before: ir.Operat
 
 
 class _Rewriter:
-    """new: what the backward pass reads instead of a value."""
+    """new: what the backward pass reads instead of a value. places: where each is made, by what makes it first."""
 
     def __init__(self, step: Step, cut: Cut) -> None:
         self.step, self.cut = step, cut
         self.kept = set(cut.kept)
         self.new: dict[ir.Value, ir.Value] = {}
+        self.places = places_of(step, cut)
 
     def rewrite(self) -> None:
-        readers = {reader for value in self.cut.again for reader in self.step.readers[value]}
-        first = next(op for op in self.step.ops if op in readers)
         for value in (*self.cut.again, *self.cut.kept):
-            replace(self.step.readers.get(value, ()), value, self._copy(value, first))
+            replace(self.step.readers.get(value, ()), value, self._copy(value))
 
-    def _copy(self, value: ir.Value, before: ir.Operation) -> ir.Value:
-        """The value of the backward pass that equals one of the forward pass.
-
-        Constants and scalars are the same: each kernel makes them for itself.
-        """
-        is_tensor = isinstance(value.type, ir.RankedTensorType)
-        if isinstance(value.owner, ir.Block) or value in self.step.constants or not is_tensor:
+    def _copy(self, value: ir.Value) -> ir.Value:
+        """The value of the backward pass that equals one of the forward pass."""
+        if self.step.is_shared(value):
             return value
         if value not in self.new:
-            self.new[value] = fusion_barrier(value) if value in self.kept else self._made(value, before)
+            self.new[value] = fusion_barrier(value) if value in self.kept else self._made(value)
         return self.new[value]
 
-    def _made(self, value: ir.Value, before: ir.Operation) -> ir.Value:
+    def _made(self, value: ir.Value) -> ir.Value:
         op = value.owner.operation
-        read = {each: self._copy(base_of(each), before) for each in cheap_reads(op)}
+        read = {each: self._copy(base_of(each)) for each in cheap_reads(op)}
+        before = self.places[op]
         copy = op.clone(ip=ir.InsertionPoint(before))
-        copy.location = _recomputed(op)
+        copy.location = in_action_of(_recomputed(op), before)
         for number, operand in enumerate(list(op.operands)):
             if operand in read:
                 copy.operands[number] = _seen_as(read[operand], operand, copy)
