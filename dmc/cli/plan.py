@@ -14,6 +14,7 @@ from typing import Any
 
 from dmc.cli import plan_search
 from dmc.cli.plan_difference import differences, frames
+from dmc.cli.plan_schedule import schedule_text
 from dmc.cli.programs import add_option, read_program
 from dmc.errors import DmcError
 from dmc.program import Job
@@ -40,6 +41,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--places", action="store_true", help="for two plans, also show commands that differ only in offsets"
     )
+    parser.add_argument("--schedule", action="store_true", help="show what the ranks of a pipeline do, in order")
     parser.add_argument("--bytes", action="store_true", help="print the sizes of memories in bytes")
     add_option(parser)
     plan_search.add_options(parser)
@@ -56,6 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
         hint = "pass one to show it, two to compare them, or --search module:function"
         raise DmcError("dmc plan", f"got {len(arguments.files)} files", hint)
     jobs = [_job(file, arguments.program) for file in arguments.files]
+    if arguments.schedule:
+        print("\n\n".join(schedule_text(file, job) for file, job in zip(arguments.files, jobs, strict=True)))
+        return 0
     for file, job in zip(arguments.files, jobs, strict=True):
         _check(file, job, arguments.rank, arguments.lane)
     print(_compared(jobs[0], jobs[1], arguments) if len(jobs) == 2 else _shown(jobs[0], arguments))

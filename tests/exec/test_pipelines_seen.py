@@ -105,3 +105,15 @@ def test_simulate_prints_memory_of_stages(step: Step, tmp_path: Path, capsys: py
     found = {row[0]: " ".join(row[-2:]) for row in rows if row and row[0].isdecimal()}
     memory = summarise(simulate(step.plan().job, machine("h100x2"))).memory
     assert found == {str(each.rank): size_text(each.peak) for each in memory}
+
+
+def test_plan_prints_the_schedule(step: Step, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    step.save(tmp_path / "step.dmc")
+    assert main(["plan", str(tmp_path / "step.dmc"), "--schedule"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["rank 0  0F0 0F1 0W0 0W1", "rank 1  1F0 1I0 1F1 1I1 1W0 1W1"]
+
+
+def test_a_step_without_stages_has_no_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    compiled(layers()).save(tmp_path / "step.dmc")
+    assert main(["plan", str(tmp_path / "step.dmc"), "--schedule"]) == 1
+    assert "has no stages; compile it under a plan with .pipeline" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from dmc._mlir import ir
 from dmc.analysis.kernels.cheap import cheap_reads
 from dmc.analysis.storage.pieces import is_view
 from dmc.dialect.iree import fusion_barrier
-from dmc.dialect.labels import in_action_of, module_path
+from dmc.dialect.labels import module_path
 from dmc.passes.scheduled.tensors.recompute.cut import Cut
 from dmc.passes.scheduled.tensors.recompute.places import places_of
 from dmc.passes.shared.step import Step, base_of, is_loop, views_of
@@ -85,7 +85,7 @@ class _Rewriter:
         read = {each: self._copy(base_of(each)) for each in cheap_reads(op)}
         before = self.places[op]
         copy = op.clone(ip=ir.InsertionPoint(before))
-        copy.location = in_action_of(_recomputed(op), before)
+        copy.location = _recomputed(op)
         for number, operand in enumerate(list(op.operands)):
             if operand in read:
                 copy.operands[number] = _seen_as(read[operand], operand, copy)
@@ -102,5 +102,6 @@ def _seen_as(base: ir.Value, value: ir.Value, before: ir.Operation) -> ir.Value:
 
 
 def _recomputed(op: ir.Operation) -> ir.Location:
+    """Of no action of a pipeline, so that it may share a kernel with a reader in any."""
     module, _, _ = module_path(op.location).partition("#")
     return ir.Location.name(f"{module}#{op.name}{RECOMPUTED}", op.location)
