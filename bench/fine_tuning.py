@@ -30,7 +30,6 @@ from bench.llama_8b import CLASSES, meta_model
 RESULTS = Path(__file__).parent / "results" / "fine_tuning.json"
 CASE, ROWS, LENGTH, RANK = "llama3_8b_lora16", 2, 4096, 16
 RATE, BATCHES, COMPARED = 1e-4, 4, 6
-AGAIN = 2  # of so many last layers, the perceptron is computed again
 PEERS = ("peft", "peft-compiled")
 _SHARDS = 8
 
@@ -77,7 +76,10 @@ def adapted(layers: int) -> Any:
     """The model on the meta device, its frozen weights in bf16, its adapters in f32, as `peft` makes them."""
     from peft import LoraConfig, get_peft_model
 
-    base: Any = meta_model(layers).to(torch.bfloat16)
+    base: Any = meta_model(layers)
+    # As `from_pretrained` does: buffers, such as the frequencies of rotary embeddings, keep their type.
+    for parameter in base.parameters():
+        parameter.data = parameter.data.to(torch.bfloat16)
     config = LoraConfig(r=RANK, lora_alpha=2 * RANK, lora_dropout=0.0, target_modules="all-linear")
     with torch.device("meta"):
         return get_peft_model(base, config).train()
@@ -90,16 +92,11 @@ def prepare(options: argparse.Namespace) -> int:
     from dmc.simulator import simulate
 
     begin = time.perf_counter()
-    # Copies to host memory hide behind kernels for all layers but the last.
-    plan = dmc.plan()
-    for layer in range(options.layers)[-AGAIN:]:
-        plan = plan.recompute(f"base_model.model.model.layers.{layer}.mlp")
     artifact = compile_artifact(
         adapted(options.layers),
         optimizer=dmc.optim.AdamW(lr=RATE),
         example=batch_of(0),
         precision="bf16-mixed",
-        plan=plan,
         target="cuda",
         machine=options.machine,
         memory_cap=options.memory_cap,
