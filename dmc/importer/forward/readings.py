@@ -36,7 +36,7 @@ class Reading:
     """
 
     index: Any
-    size: int
+    size: Any  # an int, or a number that data decide while a model is traced
     what: str
     least: int = 0
     ignored: int | None = None

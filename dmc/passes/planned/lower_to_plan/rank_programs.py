@@ -148,21 +148,10 @@ def _kernel(lowering: _Lowering, op: ir.Operation) -> None:
         variants = Variants(dm.group_axes(view.group), tuple(each.value for each in view.variants))
     writes = [lowering.place(op, index) for index in range(len(op.results))]
     lowering.places.update(zip(op.results, writes, strict=True))
-    reads = tuple(lowering.places[operand] for operand in op.operands)
-    label = label_of_op(op)
-    lane, slices = lowering.lane(COMPUTE), lowering.slices(op.operands)
+    reads, slices = tuple(lowering.places[operand] for operand in op.operands), lowering.slices(op.operands)
+    lane, label, action = lowering.lane(COMPUTE), label_of_op(op), action_of(op.location)
     # The body is the first of the variants.
-    launch = Launch(
-        lane,
-        view.body.value,
-        reads,
-        tuple(writes),
-        _scratch(view),
-        label,
-        slices,
-        variants,
-        action_of(op.location),
-    )
+    launch = Launch(lane, view.body.value, reads, tuple(writes), _scratch(view), label, slices, variants, action)
     lowering.commands.append(launch)
 
 
@@ -189,8 +178,7 @@ def _start(lowering: _Lowering, op: ir.Operation) -> None:
 def _movement(lowering: _Lowering, start: Any, movement: Any) -> Command:
     source = None if start.input is None else lowering.places[start.input]
     space: Space = movement.target.value if isinstance(movement, dm.CopyOp) else "device"
-    delivers = len(movement.operation.results) > 0
-    target = lowering.place(start.operation, 0, space) if delivers else None
+    target = lowering.place(start.operation, 0, space) if len(movement.operation.results) else None
     if target is not None:
         lowering.places[start.handle] = target
     lane = _lane_of(lowering, movement, start)

@@ -5,6 +5,7 @@
 * regions: values that can be made again from others, apart from those of other regions
 * flow: a minimum cut of a network
 * cut: what of a region is kept, and what making the rest again costs
+* places: where the backward pass makes values again
 * rewrite: values made again in the backward pass
 * readers: values made again by each reader
 * report: what `reasons` prints
