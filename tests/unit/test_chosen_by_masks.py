@@ -3,46 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from dmc.errors import ImportFailure
-from dmc.importer.capture.capture import capture
 from dmc.importer.forward.precision import Precision
+from tests.choosing import COLUMNS, ROWS, WIDTH, Choosing, Use, batch, itself
 from tests.interpreted import InterpretedStep, assert_trains_as_eager
-
-ROWS, COLUMNS, WIDTH = 3, 5, 6
-Use: TypeAlias = Callable[["Choosing", Tensor, Tensor, Tensor], Tensor]
-Batch: TypeAlias = tuple[Tensor, ...]
-
-
-class Choosing(nn.Module):
-    """A loss of x [3, 5, 6], a mask [3, 5] and classes [3, 5]."""
-
-    def __init__(self, use: Use) -> None:
-        super().__init__()
-        self.linear = nn.Linear(WIDTH, WIDTH)
-        self.scale = nn.Parameter(torch.rand(WIDTH) + 0.5)
-        self.use = use
-
-    def forward(self, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
-        return self.use(self, x, mask, classes)
-
-
-def itself(output: Tensor, _: Tensor) -> Tensor:
-    return output
-
-
-def batch(share: float = 0.5, rows: int = ROWS) -> Batch:
-    """share: of elements that the mask chooses, at least one of each row unless it is negative."""
-    x, mask = torch.randn(rows, COLUMNS, WIDTH), torch.rand(rows, COLUMNS) < share
-    mask[:, 0] = share > 0.0
-    return x, mask, torch.randint(WIDTH, (rows, COLUMNS)), torch.zeros(rows)
 
 
 def _reduced(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
@@ -185,9 +155,37 @@ def _triplet(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
     return losses[losses > 0].mean()
 
 
+def _summed_over_a_kept_size(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
+    """Of as many rows as columns."""
+    y = m.linear(x)[mask]
+    attention = (y @ y.t()).softmax(-1)
+    rows = torch.einsum("...c,...c->...", y, x[mask])
+    return torch.einsum("ij,jk->ik", attention, y).pow(2).mean() + (rows * rows + 1.0).log().sum()
+
+
+def _nothing_before_the_first(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
+    """Sums and places at elements before the first that is chosen."""
+    later = mask & (torch.arange(COLUMNS) > 1) | (torch.arange(COLUMNS) == 4)
+    equal = torch.full((ROWS, COLUMNS), -math.inf)[later].argmax(0)
+    return (x.abs()[later].cumsum(0) * m.scale).log().mean() + m.linear(x).mean() * (equal + 1.0)
+
+
+def _numbers_of_rows(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
+    y = m.linear(x)[mask]
+    return y.sum() / y.shape[0] ** 0.5 + y.mean() * (y.shape[0] % 3) + y[:, 0].sum() / y.shape[0] ** 2
+
+
+def _columns_written(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
+    y = m.linear(x)[mask].clone()
+    y[:, 0] = 0.0
+    y[:, 1:3] = x[mask][:, 1:3]
+    return torch.where(y > 1.0, 1.0, y).pow(2).sum()
+
+
 USES = (
     *(_reduced, _counted, _of_classes, _of_elements, _rows, _along, _equal_masks, _places, _written, _lengths),
-    *(_twice_chosen, _poisoned, _label_smoothing, _triplet),
+    *(_twice_chosen, _poisoned, _label_smoothing, _triplet, _summed_over_a_kept_size, _nothing_before_the_first),
+    *(_numbers_of_rows, _columns_written),
 )
 
 
@@ -223,6 +221,18 @@ def test_nothing_is_chosen(context: Any) -> None:
     assert_trains_as_eager(context, Choosing(_with_sums), itself, [batch(-1.0), batch(), batch(-1.0)])
 
 
+def _at_places(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
+    table, places = m.linear(x)[..., 0].clone(), mask.nonzero(as_tuple=True)
+    table[places] = x[..., 1][places]
+    return table.pow(2).sum()
+
+
+def test_nothing_is_written(context: Any) -> None:
+    """What is there keeps its gradient."""
+    torch.manual_seed(6)
+    assert_trains_as_eager(context, Choosing(_at_places), itself, [batch(-1.0), batch(), batch(-1.0)])
+
+
 @pytest.mark.parametrize(
     "use",
     [
@@ -253,44 +263,3 @@ def test_too_few_for_an_operation_make_the_loss_nan(context: Any, use: Use) -> N
     step = InterpretedStep(context, model, itself, example)
     assert step(*example) == pytest.approx(float(model(*example[:3]).detach()), rel=1e-5)
     assert math.isnan(step(*batch(-1.0)))
-
-
-def _changed_between(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
-    numbers = classes.clone()
-    before = m.linear(x)[numbers > 2]
-    numbers.view(-1)[0] = 9
-    return (before * x[numbers > 2]).sum()
-
-
-def _written_elsewhere(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
-    y = m.linear(x).clone()
-    y[mask] = x[classes > 2]
-    return y.sum()
-
-
-REFUSED: tuple[tuple[str, Use], ...] = (
-    ("combines elements that different masks choose", lambda m, x, mask, c: (m.linear(x)[mask] - x[c > 2]).sum()),
-    ("combines elements that different masks choose", _changed_between),
-    ("writes what one mask chooses elsewhere", _written_elsewhere),
-    ("works along a dimension whose size", lambda m, x, mask, c: m.linear(x)[mask][:3].sum()),
-    ("works along a dimension whose size", lambda m, x, mask, c: m.linear(x)[mask].flip(0)[mask[0]].sum()),
-    ("gives another shape", lambda m, x, mask, c: m.linear(x)[mask].view(2, -1).sum()),
-    ("is not supported for what a mask chooses", lambda m, x, mask, c: m.linear(x)[mask].median()),
-    ("asks for the len", lambda m, x, mask, c: m.linear(x)[mask].sum() / len(x[mask])),
-    ("depends on how many elements", lambda m, x, mask, c: functional.batch_norm(m.linear(x)[mask], None, None)),
-    ("depends on how many elements", lambda m, x, mask, c: m.linear(x)[mask].sum() if x[mask].shape[0] else x.sum()),
-)
-
-
-@pytest.mark.parametrize(("fact", "use"), REFUSED)
-def test_what_needs_a_row_of_its_own_is_refused(context: Any, fact: str, use: Use) -> None:
-    with pytest.raises(ImportFailure, match=fact) as caught:
-        InterpretedStep(context, Choosing(use), itself, batch())
-    assert "test_chosen_by_masks.py" in caught.value.place and caught.value.hint
-
-
-def test_what_a_mask_chooses_is_no_output() -> None:
-    model = Choosing(lambda m, x, mask, classes: m.linear(x)[mask])
-    with pytest.raises(ImportFailure, match="shape of an output depends on data") as caught:
-        capture(model, lambda y, _: (y.sum(), y), batch(), None)
-    assert caught.value.hint

@@ -78,7 +78,8 @@ class Numbering:
             self.roots[node] = self.roots[operands[0]]
         name, first = name_of(target), node.args[0] if node.args else None
         is_whole = name in _EXPANSIONS and isinstance(first, fx.Node) and _size(first) == _size(node)
-        if isinstance(first, fx.Node) and (name in _SAME or is_whole):
+        is_same = name in _SAME and target is not torch.ops.aten.view.dtype
+        if isinstance(first, fx.Node) and (is_same or is_whole):
             return self._read(first)
         return self._operation(node, self._read, _shape(node))
 
@@ -110,7 +111,8 @@ class Numbering:
         is_by_row = given.dim() > 0 and given.shape[-1] == value.shape[-1] and given.dim() > 1
         if name in _EXPANSIONS and given.dim() == value.dim() and given.shape[:-1] == value.shape[:-1]:
             return self._read(first) if given.shape[-1] == 1 else self._first_column(first)
-        return self._first_column(first) if name in (*_SAME, "to", "_to_copy") and is_by_row else None
+        is_same = name in (*_SAME, "to", "_to_copy") and node.target is not torch.ops.aten.view.dtype
+        return self._first_column(first) if is_same and is_by_row else None
 
     def _first_column_of_elements(self, node: fx.Node, value: Tensor) -> Number | None:
         columns: dict[fx.Node, Number] = {}
@@ -120,7 +122,7 @@ class Numbering:
                 return None
             is_column = not given.dim() or given.shape[-1] == 1
             number = self._read(each) if is_column else self._first_column(each)
-            if number is None:
+            if number is None or self.writes.get(self.roots[each]):
                 return None
             columns[each] = number
         return self._operation(node, columns.get, ())

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dmc.importer.forward.chosen.calls import Call
-from dmc.importer.forward.chosen.values import Chosen, highest, lowest
+from dmc.importer.forward.chosen.values import highest, lowest
 
 ALONG: dict[str, Callable[[Call], Any]] = {}
 
@@ -25,16 +25,15 @@ def _along(*names: str) -> Callable[[Callable[[Call], Any]], Callable[[Call], An
 @_along("softmax", "log_softmax")
 def _softmax(call: Call) -> Any:
     (x,) = call.chosen
-    result = call.applied({"self": x.with_value(lowest(x.tensor.dtype), [call.dim(call.given["dim"])])})
     # log 0, where none is chosen.
-    made: Chosen = call.made(result)
-    return Chosen(made.tensor, made.extents, made.sizes, is_raw=True)
+    return call.unfilled(call.applied({"self": x.with_value(lowest(x.tensor.dtype), [call.dim(call.given["dim"])])}))
 
 
 @_along("cumsum")
 def _cumsum(call: Call) -> Any:
     (x,) = call.chosen
-    return call.made(call.applied({"self": x.with_value(0, [call.dim(call.given["dim"])])}))
+    # 0 before the first that is chosen.
+    return call.unfilled(call.applied({"self": x.with_value(0, [call.dim(call.given["dim"])])}))
 
 
 @_along("topk")
@@ -49,6 +48,6 @@ def _topk(call: Call) -> Any:
 
 
 def ranked(mask: Tensor, places: Tensor) -> Tensor:
-    """By place how many before it are chosen."""
-    ranks = mask.to(torch.int64).cumsum(0) - 1
+    """By place how many before it are chosen; where all are alike the first place is found, chosen or not."""
+    ranks = (mask.to(torch.int64).cumsum(0) - 1).clamp(min=0)
     return ranks.index_select(0, places.reshape(-1)).reshape(places.shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -28,8 +28,13 @@ from dmc.importer.torch_internals import argument_names, arguments_of, name_of, 
 
 # Overloads of which an operand is a tensor where that of others is a number.
 _OF_TENSORS = ("Tensor", "Tensor_Tensor")
+# What gives of a whole size what it gives of a chosen one, and more.
+_OF_SIZES = frozenset(
+    "zeros ones full empty new_zeros new_ones new_full new_empty rand randn eye expand broadcast_to repeat".split()
+)
+_ENDS = "a slice may end at a number in a tensor, and rows may be chosen by a mask: x[: mask.sum()], x[mask]"
 DIFFERENT = "combines elements that different masks choose"
-_AGREE = "choose both by the same mask, or make one tensor of them by torch.where(mask, x, y)"
+AGREE = "choose both by the same mask, or make one tensor of them by torch.where(mask, x, y)"
 
 Run = Callable[[Any, Any, Any], Any]
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -73,7 +78,7 @@ class Call:
         by_size += [pair for each in self.chosen for pair in zip(each.sizes, each.extents, strict=True)]
         for size, extent in by_size:
             if extent is not None and found.setdefault(size, extent) != extent:
-                raise refused(DIFFERENT, _AGREE)
+                raise refused(DIFFERENT, AGREE)
         return found
 
     def dim(self, value: int, rank: int | None = None) -> int:
@@ -99,6 +104,9 @@ class Call:
             else:
                 kwargs[name] = value
         numbers = [each for each in numbers_of(self.target, args, kwargs) if isinstance(each, Count)]
+        sizes = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, Count)]
+        if self.name not in _OF_SIZES and not all(any(each is number for number in numbers) for each in sizes):
+            raise refused("takes how many elements a mask chooses", _ENDS)
         target = _of_tensors(self.target) if numbers else self.target
         args, kwargs = pytree.tree_map(lambda each: _whole(each, numbers, raw), (args, kwargs))
         return self.run(target, args, kwargs)
@@ -120,7 +128,19 @@ class Call:
     def kept(self, raw: bool = False) -> Any:
         """The result of an operation to which dimensions that masks choose are one row after the other."""
         check_aligned(self.chosen)
-        return self.made(self.applied(raw=raw), raw)
+        result = self.made(self.applied(raw=raw), raw)
+        open_sizes = [size for each in self.chosen for size in each.sizes if not isinstance(size, int)]
+        if open_sizes and not any(isinstance(each, Chosen) for each in pytree.tree_leaves(result)):
+            raise refused("chooses some rows of what a mask chooses")
+        return result
+
+    def unfilled(self, result: Tensor) -> Any:
+        """As `made`, of a result whose places that are not chosen may hold anything."""
+        made = self.made(result)
+        if not isinstance(made, Chosen):
+            return made
+        unfilled = replace(made, is_raw=True)
+        return replace(made, tensor=unfilled.filled) if self.is_written else unfilled
 
     def _extent(self, size: Any) -> Extent:
         if size not in self.extents:
@@ -150,7 +170,7 @@ def check_aligned(operands: Sequence[Chosen], from_front: bool = False) -> None:
         sizes = min(one.tensor.dim(), other.tensor.dim())
         ends = [each.extents[:sizes] if from_front else each.extents[-sizes:] for each in (one, other) if sizes]
         if any(a is not None and b is not None and a != b for a, b in zip(*ends, strict=False)):
-            raise refused(DIFFERENT, _AGREE)
+            raise refused(DIFFERENT, AGREE)
 
 
 def _of_tensors(target: OpOverload) -> OpOverload:

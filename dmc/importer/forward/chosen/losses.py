@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from dmc.importer.forward.chosen.calls import DIFFERENT, Call, check_aligned, rule
+from dmc.importer.forward.chosen.calls import AGREE, DIFFERENT, Call, check_aligned, rule
 from dmc.importer.forward.chosen.reductions import masked_mean
 from dmc.importer.forward.chosen.values import Chosen, Extents, refused
 
@@ -26,7 +26,7 @@ def _of_classes(call: Call) -> Any:
     if target.tensor.is_floating_point():
         return by_elements(call)
     if (*x.extents[:1], *x.extents[2:]) != target.extents:
-        raise refused(DIFFERENT)
+        raise refused(DIFFERENT, AGREE)
     ignored = call.given["ignore_index"]
     return call.made(call.applied({"target": target.with_value(ignored)}))
 

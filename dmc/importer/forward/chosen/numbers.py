@@ -24,6 +24,14 @@ def _floored(a: Any, b: Any) -> Any:
     return torch.div(torch.as_tensor(a), b, rounding_mode="floor")
 
 
+def _power(a: Any, b: Any) -> Any:
+    return torch.pow(torch.as_tensor(a).to(torch.float32 if isinstance(b, float) else torch.int64), b)
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    return torch.remainder(torch.as_tensor(a), b)
+
+
 def _largest(a: Any, b: Any) -> Any:
     return torch.maximum(torch.as_tensor(a), torch.as_tensor(b))
 
@@ -40,6 +48,8 @@ _ARITHMETIC: dict[Any, Callable[..., Any]] = {
     **{each: each for each in (operator.add, operator.sub, operator.mul, operator.neg, *_COMPARISONS)},
     operator.and_: torch.logical_and,
     operator.or_: torch.logical_or,
+    operator.pow: _power,
+    operator.mod: _remainder,
     operator.truediv: _divided,
     operator.floordiv: _floored,
     torch.sym_max: _largest,

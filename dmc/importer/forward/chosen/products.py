@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dmc.importer.forward.chosen.calls import DIFFERENT, Call, check_aligned, rule
-from dmc.importer.forward.chosen.values import Chosen, refused
+from dmc.importer.forward.chosen.calls import AGREE, DIFFERENT, Call, check_aligned, rule
+from dmc.importer.forward.chosen.values import Chosen, Extent, refused
 
 _AT = {"linear": ("input", "weight"), "addmm": ("mat1", "mat2"), "baddbmm": ("batch1", "batch2"), "mv": ("self", "vec")}
 _BETWEEN = {"dot": ("self", "tensor"), "vdot": ("self", "other"), "bmm": ("self", "mat2"), "mm": ("self", "mat2")}
+# To these products `self` is added.
+_ADDED = ("addmm", "baddbmm")
 _OPERANDS = {**_AT, **_BETWEEN, "matmul": ("self", "other"), "inner": ("self", "other")}
 
 
@@ -19,18 +21,37 @@ def _product(call: Call) -> Any:
     places = {left: -1, right: _summed(call, call.given[right])}
     changes = {name: _zeroed(call.given[name], place) for name, place in places.items()}
     _check_meeting(call, call.given[left], call.given[right])
-    return call.made(call.applied(changes))
-
-
-@rule("einsum", "outer", "ger")
-def _einsum(call: Call) -> Any:
-    result = call.made(call.applied())
-    left = [size for each in call.chosen for size, extent in zip(each.sizes, each.extents, strict=True) if extent]
-    if not isinstance(result, Chosen) or not set(left) <= set(result.sizes):
-        raise refused(
-            "sums over a dimension whose size a mask decides", "write it as a product of matrices: torch.matmul"
-        )
+    result = call.made(call.applied(changes))
+    if call.name in _ADDED:
+        check_aligned([each for each in (call.given["self"], result) if isinstance(each, Chosen)])
     return result
+
+
+@rule("outer", "ger")
+def _outer(call: Call) -> Any:
+    return call.made(call.applied())
+
+
+@rule("einsum")
+def _einsum(call: Call) -> Any:
+    operands = call.given["tensors"]
+    terms = call.given["equation"].replace(" ", "").partition("->")[0].split(",")
+    found: dict[str, Extent] = {}
+    for term, operand in zip(terms, operands, strict=True):
+        for label, extent in (
+            zip(_labels(term, operand), operand.extents, strict=True) if isinstance(operand, Chosen) else ()
+        ):
+            if extent is not None and found.setdefault(label, extent) != extent:
+                raise refused(DIFFERENT, AGREE)
+    zeroed = [each.with_value(0) if isinstance(each, Chosen) else each for each in operands]
+    return call.unfilled(call.applied({"tensors": zeroed}))
+
+
+def _labels(term: str, operand: Chosen) -> list[str]:
+    """Of its dimensions; those of an ellipsis are numbered from the last."""
+    before, ellipsis, after = term.partition("...")
+    count = operand.tensor.dim() - len(before) - len(after) if ellipsis else 0
+    return [*before, *(f"...{number}" for number in reversed(range(count))), *after]
 
 
 def _check_meeting(call: Call, left: Any, right: Any) -> None:
@@ -39,7 +60,7 @@ def _check_meeting(call: Call, left: Any, right: Any) -> None:
         return
     one, other = left.extents[-1], right.extents[_summed(call, right)]
     if one is not None and other is not None and one != other:
-        raise refused(DIFFERENT)
+        raise refused(DIFFERENT, AGREE)
     if call.name in ("bmm", "baddbmm", "matmul"):
         check_aligned(
             [replace(each, extents=(*each.extents[:-2], None, None)[-each.tensor.dim() :]) for each in (left, right)]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from dmc.importer.forward.chosen.along import ALONG
-from dmc.importer.forward.chosen.calls import Call, rule
+from dmc.importer.forward.chosen.calls import AGREE, DIFFERENT, Call, check_aligned, rule
 from dmc.importer.forward.chosen.values import ALONG_CHOSEN, Chosen, refused
 from dmc.importer.forward.patterns import whole_rms_norm
 
@@ -19,15 +19,16 @@ _MOVES = (
 )
 # Of which PyTorch does not say that they compute each element by itself, or that compute whole rows.
 _BY_ROWS = (
-    *("dropout", "native_dropout", "zeros_like", "ones_like", "full_like", "empty_like", "stack", "embedding"),
+    *("dropout", "native_dropout", "zeros_like", "ones_like", "full_like", "empty_like", "stack"),
     *("one_hot", "broadcast_tensors", "prelu", "gelu", "relu6", "selu", "celu", "silu", "mish", "log_sigmoid"),
+    *("where", "fill_", "zero_", "copy_"),
 )
 # By name the argument that says along which dimensions it computes.
 _DIMS = {
     **dict.fromkeys(
         ("softmax", "log_softmax", "logcumsumexp", "cumsum", "cumprod", "select", "slice", "narrow"), "dim"
     ),
-    **dict.fromkeys(("split", "split_with_sizes", "chunk", "unbind", "tensor_split", "gather", "topk", "sort"), "dim"),
+    **dict.fromkeys(("split", "split_with_sizes", "chunk", "unbind", "tensor_split", "topk", "sort"), "dim"),
     **dict.fromkeys(("argsort", "glu", "cosine_similarity", "unsafe_split", "unsafe_chunk"), "dim"),
     **dict.fromkeys(("flip", "roll"), "dims"),
 }
@@ -54,6 +55,7 @@ def by_elements(call: Call) -> Any:
         raise refused("writes what a mask chooses into another tensor", "x[mask] = y[mask]")
     if first.is_raw:
         raise refused("writes into a view of what a mask chooses", "compute a new tensor: y = x[mask] * 2.0")
+    check_aligned(call.chosen)
     call.made(call.applied())
     return first
 
@@ -68,6 +70,25 @@ def _index_select(call: Call) -> Any:
     x, dim = call.given["self"], call.given["dim"]
     if isinstance(x, Chosen) and x.extents[call.dim(dim)] is not None:
         raise refused(ALONG_CHOSEN)
+    return call.kept()
+
+
+@rule("embedding")
+def _embedding(call: Call) -> Any:
+    if isinstance(call.given["weight"], Chosen):
+        raise refused(ALONG_CHOSEN)
+    return call.kept()
+
+
+@rule("gather")
+def _gather(call: Call) -> Any:
+    """Of rows beside each other; else rows of `index` would be beside the first of `self`."""
+    dim, operands = call.dim(call.given["dim"]), (call.given["self"], call.given["index"])
+    of_self, of_index = (each.extents if isinstance(each, Chosen) else (None,) * each.dim() for each in operands)
+    if any(each[dim] is not None for each in (of_self, of_index)):
+        raise refused(ALONG_CHOSEN)
+    if of_self != of_index:
+        raise refused(DIFFERENT, AGREE)
     return call.kept()
 
 
@@ -91,6 +112,8 @@ def _of_last(call: Call) -> Any:
 
 @rule(*_DIMS)
 def _of_dims(call: Call) -> Any:
+    if not call.chosen:
+        return call.kept()
     value = call.given[_DIMS[call.name]]
     dims = call.dims(0 if value is None else value)
     if not any(dim < len(each.extents) and each.extents[dim] is not None for each in call.chosen for dim in dims):

@@ -61,6 +61,11 @@ def _chosen(call: Call, x: Tensor | Chosen, mask: Tensor | Chosen, dim: int) -> 
     whole = x.filled if isinstance(x, Chosen) else x
     sizes = sizes_of(call.recorded)
     choice = choice_of(call, mask, sizes[dim])
+    if isinstance(sizes[dim], int) and sizes[dim] != choice.size:
+        raise refused(
+            f"chooses by a mask, and what is chosen is combined with {sizes[dim]} elements",
+            "choose so many by their places: x[mask.int().argsort(descending=True, stable=True)[:n]]",
+        )
     extents = (*of_x[:dim], Extent(choice), *of_x[dim + len(covered) :])
     shape = [*whole.shape[:dim], choice.size, *whole.shape[dim + len(covered) :]]
     result = Chosen(whole.reshape(shape), extents, sizes, is_raw=True)

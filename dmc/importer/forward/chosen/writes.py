@@ -44,7 +44,7 @@ def _where_chosen(call: Call, x: Tensor, mask: Any, dim: int, values: Any) -> Te
 
 def _at_places(call: Call, x: Tensor, indices: Any, values: Any) -> Tensor:
     """Each place that is not chosen writes once more what the chosen one before it wrote, or first what the first one
-    writes; where none is chosen, what is there already. So the last write to a place is eager's."""
+    writes. So the last write to a place is eager's."""
     given = [each for each in indices if each is not None]
     extent = given[0].extents[0] if isinstance(given[0], Chosen) else None
     is_row = all(isinstance(each, Chosen) and each.extents == (extent,) and not is_mask(each) for each in given)
@@ -63,6 +63,6 @@ def _at_places(call: Call, x: Tensor, indices: Any, values: Any) -> Tensor:
     if call.given["accumulate"]:
         new = torch.where(mask, new, torch.zeros([], dtype=x.dtype))
     else:
-        again = new.expand(there.shape).detach().index_select(0, rows)
-        new = torch.where(mask, new, torch.where(mask.any(), again, there.detach()))
-    return call.run(torch.ops.aten.index_put.default, [x, whole, new, call.given["accumulate"]], {})
+        new = torch.where(mask, new, new.expand(there.shape).detach().index_select(0, rows))
+    result = call.run(torch.ops.aten.index_put.default, [x, whole, new, call.given["accumulate"]], {})
+    return torch.where(extent.count > 0, result, x)
