@@ -182,10 +182,19 @@ def _columns_written(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> T
     return torch.where(y > 1.0, 1.0, y).pow(2).sum()
 
 
+def _written_between(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
+    """The same operation of a view, of which the memory is written between."""
+    y, rows = m.linear(x), mask.clone()
+    view, boxes = rows.unsqueeze(2), (classes > 0).unsqueeze(2).expand_as(x)
+    first = view.logical_and(boxes)
+    rows[:, 1:3] = True
+    return y[first].pow(2).mean() + y[view.logical_and(boxes)].sum()
+
+
 USES = (
     *(_reduced, _counted, _of_classes, _of_elements, _rows, _along, _equal_masks, _places, _written, _lengths),
     *(_twice_chosen, _poisoned, _label_smoothing, _triplet, _summed_over_a_kept_size, _nothing_before_the_first),
-    *(_numbers_of_rows, _columns_written),
+    *(_numbers_of_rows, _columns_written, _written_between),
 )
 
 
