@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--places", action="store_true", help="for two plans, also show commands that differ only in offsets"
     )
-    parser.add_argument("--schedule", action="store_true", help="show what the ranks of a pipeline do, in order")
+    parser.add_argument("--schedule", action="store_true", help="show what all ranks of a pipeline do, in order")
     parser.add_argument("--bytes", action="store_true", help="print the sizes of memories in bytes")
     add_option(parser)
     plan_search.add_options(parser)
@@ -59,6 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise DmcError("dmc plan", f"got {len(arguments.files)} files", hint)
     jobs = [_job(file, arguments.program) for file in arguments.files]
     if arguments.schedule:
+        if (arguments.lane, arguments.label, arguments.around, arguments.places) != (None, None, None, False):
+            raise DmcError(
+                "--schedule", "shows the actions of all ranks", "leave --lane, --label, --around, --places out"
+            )
         print("\n\n".join(schedule_text(file, job) for file, job in zip(arguments.files, jobs, strict=True)))
         return 0
     for file, job in zip(arguments.files, jobs, strict=True):
