@@ -40,7 +40,11 @@ class OtherMeans(TorchDispatchMode):
 
     def _error(self, mean: Tensor, terms: Tensor) -> Tensor:
         share = max(UNIT, of_order(terms.numel() // max(1, mean.numel())) / MARGIN)
-        signs = torch.randint(0, 2, mean.shape, generator=self.generator) * 2 - 1
+        # Equal columns are added up alike: their errors do not cancel, nor those of several means of one constant.
+        values, alike = mean.detach().unique(return_inverse=True)
+        drawn = torch.randint(0, 2, values.shape, generator=self.generator) * 2 - 1
+        drawn[:1] = 1
+        signs = drawn[alike]
         # Terms that cancel leave zero, or what rounding leaves of them.
         largest = terms.detach().abs().amax() if terms.numel() else 0.0
         vanishes = (mean.abs() <= UNIT * largest) & (signs > 0)
