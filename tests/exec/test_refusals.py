@@ -42,11 +42,11 @@ class Outer(nn.Module):
 
 
 def _nonzero(x: torch.Tensor) -> torch.Tensor:
-    return x.flatten()[torch.nonzero(x.flatten() > 0)]
+    return x.flatten()[torch.nonzero(x.flatten() > 0)].flip(0).cumsum(0)
 
 
 def _boolean_index(x: torch.Tensor) -> torch.Tensor:
-    return x[x > 0]
+    return x[x > 0] + x[x < 0]
 
 
 def _length_from_data(x: torch.Tensor) -> torch.Tensor:
@@ -133,8 +133,8 @@ def _rarely_kept(x: torch.Tensor) -> torch.Tensor:
 
 
 OPERATIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
-    "nonzero": (_nonzero, "nonzero"),
-    "boolean-index": (_boolean_index, "index|nonzero"),
+    "nonzero": (_nonzero, r"aten\.flip: works along a dimension whose size a mask decides"),
+    "boolean-index": (_boolean_index, r"aten\.add\.Tensor: combines elements that different masks choose"),
     "length-from-data": (_length_from_data, "slice|item|argmax"),
     "branch-on-data": (_branch_on_data, "decides by the numbers of a tensor"),
     "complex": (_complex, r"aten\.tanh\S* is complex"),

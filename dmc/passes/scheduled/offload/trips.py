@@ -36,7 +36,8 @@ class Trip:
 def trips_of(graph: TaskGraph) -> list[Trip]:
     """All trips, in the order of their makers. Linear.
 
-    Of results of kernels, except for new state, members of buckets, and what shares its memory with something else.
+    Of results of kernels, except for new state, members of buckets, what shares its memory with something else, and
+    scalars, which are no activations (whether a loss is finite waits for the updates).
     """
     writers = Counter(storage for task in graph.tasks for storage in task.writes)
     touches, kept = _touches(graph), set(graph.kept)
@@ -49,7 +50,8 @@ def trips_of(graph: TaskGraph) -> list[Trip]:
         for number, (value, storage) in enumerate(zip(task.op.results, task.writes, strict=True)):
             is_alone = writers[storage] == 1 and storage not in kept and storage not in task.reads
             is_whole = graph.sizes[storage] == aligned_bytes(value.type)
-            if not (is_alone and is_whole) or is_packed([value]):
+            is_scalar = not ir.RankedTensorType(value.type).rank
+            if not (is_alone and is_whole) or is_scalar or is_packed([value]):
                 continue
             leaves, returns = _longest_pause(touches[storage], clock)
             idle = clock[returns] - clock[leaves + 1]
