@@ -22,6 +22,8 @@ _AWAY = 4.0
 _MASKS = 4
 Rows: TypeAlias = Tensor
 Unary: TypeAlias = Callable[[Choosing, Rows], Rows]
+# Kind, name, and the numbers of the values (or of the mask) that it takes.
+Line: TypeAlias = tuple[str, str, int, int]
 Binary: TypeAlias = Callable[[Choosing, Rows, Rows], Rows]
 
 UNARY: dict[str, Unary] = {
@@ -87,34 +89,15 @@ def _column_written(v: Tensor) -> Tensor:
 def program(seed: int) -> tuple[Use, str]:
     """A loss, and what it does in words."""
     random = Random(seed)
-    names: list[str] = []
-    plan: list[tuple[str, str, int, int]] = []
-    # Of each value the mask that chooses its rows.
-    masks: list[int] = []
-    for _ in range(random.randint(1, 2)):
-        masks.append(random.randrange(_MASKS))
-        plan.append(("choose", random.choice(("x", "y")), masks[-1], 0))
-    for _ in range(random.randint(2, 4)):
-        first = random.randrange(len(masks))
-        alike = [i for i, mask in enumerate(masks) if mask == masks[first] or random.random() < 0.1]
-        kind = random.choice(("unary", "unary", "binary", "again"))
-        other = random.choice(alike)
-        if kind == "again":
-            # What was chosen twice cannot be written back by one mask.
-            name = random.choice(("positive", "whole")) if masks[first] < _MASKS else "positive"
-            plan.append((kind, name, first, random.randrange(_MASKS)))
-            masks.append(_MASKS + len(masks) if name == "positive" else plan[-1][3])
-        else:
-            plan.append((kind, random.choice([*(UNARY if kind == "unary" else BINARY)]), first, other))
-            masks.append(masks[first])
+    lines, masks = _lines(random)
     ends = [(random.choice([*REDUCED]), i) for i in range(len(masks)) if i >= len(masks) - 2]
-    names = [" ".join(map(str, each)) for each in (*plan, *ends)]
+    words = [" ".join(map(str, each)) for each in (*lines, *ends)]
 
     def use(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
         y = m.linear(x)
         known = (mask, classes > 2, mask & (classes > 1), mask[:, :1].expand_as(mask))
-        values: list[Tensor] = []
-        for kind, name, first, other in plan:
+        values: list[Rows] = []
+        for kind, name, first, other in lines:
             if kind == "choose":
                 values.append((x if name == "x" else y)[known[first]])
             elif kind == "unary":
@@ -127,7 +110,30 @@ def program(seed: int) -> tuple[Use, str]:
                 values.append(_whole(y, known[masks[first]], values[first])[known[other]])
         return sum((REDUCED[name](values[i]) for name, i in ends), start=y.mean() + _AWAY)
 
-    return use, "; ".join(names)
+    return use, "; ".join(words)
+
+
+def _lines(random: Random) -> tuple[list[Line], list[int]]:
+    """Lines of a program; and of each value the mask that chooses its rows, _MASKS or more for one of its own."""
+    lines: list[Line] = []
+    masks: list[int] = []
+    for _ in range(random.randint(1, 2)):
+        masks.append(random.randrange(_MASKS))
+        lines.append(("choose", random.choice(("x", "y")), masks[-1], 0))
+    for _ in range(random.randint(2, 4)):
+        first = random.randrange(len(masks))
+        alike = [i for i, mask in enumerate(masks) if mask == masks[first] or random.random() < 0.1]
+        kind = random.choice(("unary", "unary", "binary", "again"))
+        other = random.choice(alike)
+        if kind == "again":
+            # What was chosen twice cannot be written back by one mask.
+            name = random.choice(("positive", "whole")) if masks[first] < _MASKS else "positive"
+            lines.append((kind, name, first, random.randrange(_MASKS)))
+            masks.append(_MASKS + len(masks) if name == "positive" else lines[-1][3])
+        else:
+            lines.append((kind, random.choice([*(UNARY if kind == "unary" else BINARY)]), first, other))
+            masks.append(masks[first])
+    return lines, masks
 
 
 def _whole(y: Tensor, mask: Tensor, rows: Tensor) -> Tensor:
