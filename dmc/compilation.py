@@ -31,7 +31,7 @@ from dmc.importer.capture.own_loss import OfModel, OwnLoss, Reader, reader_of
 from dmc.importer.evaluation import import_evaluation
 from dmc.importer.step import ImportedStep, import_steps
 from dmc.importer.traced import Asked
-from dmc.lowering.ledger import ledger_of
+from dmc.lowering.ledger import movements_of
 from dmc.machine import Machine, machine
 from dmc.observer import Observer
 from dmc.phases import check_all_trained
@@ -135,9 +135,9 @@ class Compilation:
         chosen, signature = targets(self.settings.targets), imported.signature
         resolved = state_plan(imported, self.plan, accumulate, chosen[0], factors)
         built = Builder(imported.module, signature, self.settings, observer, folder).build()
-        ledger = ledger_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
+        moved = movements_of(ir.Module.parse(built.forms[pipeline.stem(PLACED)]), resolved)
         precision = next(iter(self.requests.values())).precision.value
-        return built.artifact("+".join(each.name for each in chosen), precision, (), ledger)
+        return built.artifact("+".join(each.name for each in chosen), precision, (), moved)
 
 
 def arranged(

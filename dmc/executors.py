@@ -30,13 +30,14 @@ from dmc.program import Job, Program, Space
 from dmc.program.certificate import Certificate
 from dmc.program.code import DeviceCode
 from dmc.program.messages import with_messages
+from dmc.program.movements import Movements
 from dmc.program.offloading import fetched_bytes, offloaded_bytes
+from dmc.program.signature import Signature
 from dmc.program.tuning import Table
 from dmc.proof import verify
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.holders import with_holders
 from dmc.runtime.ledger import Ledger
-from dmc.runtime.signature import Signature
 from dmc.runtime.versions import tool_versions
 from dmc.target import CPU, CUDA, Target, targets
 
@@ -77,8 +78,9 @@ class Built:
     requires: tuple[str, ...] = ()
     code: DeviceCode | None = None
 
-    def artifact(self, target: str, precision: str, state: tuple[np.ndarray, ...], ledger: Ledger) -> Artifact:
-        """What is saved and run; see `dmc.runtime.artifact.Artifact`."""
+    def artifact(self, target: str, precision: str, state: tuple[np.ndarray, ...], moved: Movements) -> Artifact:
+        """What is saved and run; see `dmc.runtime.artifact.Artifact`. moved: between ranks, without messages."""
+        all_moved = with_messages(moved, self.job)
         return Artifact(
             signature=self.signature,
             target=target,
@@ -91,8 +93,11 @@ class Built:
             certificate=self.certificate,
             statistics=self.statistics,
             requires=self.requires,
-            ledger=replace(
-                with_messages(ledger, self.job),
+            ledger=Ledger(
+                all_moved.mesh,
+                all_moved.entries,
+                all_moved.ranks,
+                all_moved.bounds,
                 offloaded=_of_ranks(self.job, offloaded_bytes),
                 fetched=_of_ranks(self.job, fetched_bytes),
             ),

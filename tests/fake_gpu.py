@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from dmc.errors import DmcError
 from dmc.program import Command, Job, Lane, Program, Range, Slot, Space
 from dmc.program.code import DeviceCode
+from dmc.program.signature import Signature, StateSpec, TensorSpec
 from dmc.runtime.cuda_streams import CudaStreams
 from dmc.runtime.replay_session import ReplaySession
-from dmc.runtime.signature import Signature, StateSpec, TensorSpec
 from dmc.runtime.world.launch import World
 from tests.fake_graph import GraphDriver
 

@@ -14,9 +14,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from dmc.program.movements import Movements
+from dmc.program.signature import Signature, StateSpec, TensorSpec
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.ledger import Ledger
-from dmc.runtime.signature import Signature, StateSpec, TensorSpec
 from dmc.runtime.step import Step
 
 ROWS, WIDTH, OUT = 4, 3, 2
@@ -236,7 +236,7 @@ def built(text: str, signature: Signature, state: tuple[np.ndarray, ...]) -> Art
     with ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
         step = Builder(ir.Module.parse(text), signature, Settings("cpu", "cpu")).build()
-    return step.artifact("cpu", "fp32", state, Ledger())
+    return step.artifact("cpu", "fp32", state, Movements())
 
 
 @cache

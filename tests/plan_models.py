@@ -12,7 +12,7 @@ from torch import nn
 from dmc.mesh import Mesh
 from dmc.plans import Plan, ResolvedPlan, resolve
 from dmc.plans.layout import AxisUse, Layout
-from dmc.runtime.signature import Role, StateSpec, TensorSpec
+from dmc.program.signature import Role, StateSpec, TensorSpec
 from tests.models import build
 
 

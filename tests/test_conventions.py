@@ -59,9 +59,6 @@ BASE_ORDER = (
     *("processes", "mesh", "program", "machine", "target", "dropout", "composites", "optim", "step_function", "stages"),
     *("placement", "schedules", "plans"),
 )
-# What the compiler tells the runtime: plain data, everybody's. The rest of the runtime is used by what stands
-# above the compiler.
-CONTRACT = ("dmc.runtime.signature", "dmc.runtime.ledger")
 # Who may import whom: a module those of lower rank, and those of its own package.
 RANKS = {
     **dict.fromkeys(BASE_ORDER, 0),
@@ -175,7 +172,7 @@ def test_dependencies_point_one_way(path: Path) -> None:
         return
     package = path.relative_to(ROOT / "dmc").with_suffix("").parts[0]
     for imported in _imports(path):
-        if not _is_of(imported, "dmc") or imported in ("dmc", "dmc.__version__", *CONTRACT):
+        if not _is_of(imported, "dmc") or imported in ("dmc", "dmc.__version__"):
             continue
         assert _may_import(package, imported.split(".")[1]), f"{_name(path)} may not import {imported}"
 

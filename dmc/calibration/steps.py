@@ -15,8 +15,8 @@ from dmc.dtypes import dtype_of
 from dmc.machine import Device, Machine, Measured
 from dmc.program import Job, Kernel, Launch
 from dmc.program.profile import Profile
+from dmc.program.signature import Signature
 from dmc.runtime import Artifact, Step
-from dmc.runtime.signature import Signature
 
 # Steps before a step is timed.
 _WARM = 5

@@ -17,12 +17,11 @@ from dmc.cli.programs import add_option
 from dmc.dtypes import byte_count, describe
 from dmc.errors import DmcError
 from dmc.program.categories import CATEGORIES
+from dmc.program.rank_memory import RankMemory, memories_of
+from dmc.program.signature import Signature, StateSpec, TensorSpec, Tree
 from dmc.program.sizes import size_text
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.memory_report import report as memory_report
-from dmc.runtime.rank_memory import RankMemory
 from dmc.runtime.ranks import Ranks
-from dmc.runtime.signature import Signature, StateSpec, TensorSpec, Tree
 from dmc.runtime.tree import unflatten
 
 _TOP_OPS = 8
@@ -98,7 +97,7 @@ def describe_artifact(artifact: Artifact) -> dict[str, Any]:
 def _memory(artifact: Artifact) -> tuple[dict[str, int], dict[str, int] | None]:
     """The memory in total, and, for a mesh, of one rank."""
     signature, parts = artifact.signature, Ranks(artifact.signature)
-    ranks = memory_report(artifact.job).ranks
+    ranks = memories_of(artifact.job)
     whole = _bytes(signature.state, [memory for memory in ranks for _ in memory.ranks])
     if signature.mesh is None:
         return whole, None

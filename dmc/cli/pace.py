@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from dmc.program.signature import TensorSpec
 from dmc.program.sizes import size_text
 from dmc.runtime import Step
-from dmc.runtime.signature import TensorSpec
 
 # The share of the steps before which the device, and of a step's time that a rank, must wait to be worth a line.
 _MOST, _LATE = 0.5, 0.05

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dmc.machine import Machine, cost_table_hash, machine, machine_names
 from dmc.machine.cost import move_ns
 from dmc.program import DEVICE, PINNED_HOST, STAGED
+from dmc.program.signature import Signature
 from dmc.program.sizes import size_text
 from dmc.runtime.artifact import Artifact
-from dmc.runtime.signature import Signature
 from dmc.simulator import Simulation
 
 

@@ -21,7 +21,7 @@ from dmc.importer.differentiate import Gradients, arranged, forward_of, results_
 from dmc.importer.forward.precision import Precision
 from dmc.importer.linalg.lowering import TorchModule
 from dmc.importer.step import ImportedStep, batch_specs, check_names, computing_in_f32, output_specs
-from dmc.runtime.signature import Signature
+from dmc.program.signature import Signature
 
 # In elements.
 _LARGEST_LITERAL = 1 << 16

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmc._mlir import arith, func, ir, linalg, passmanager, scf, tensor
-from dmc.runtime.signature import Signature, TensorSpec
+from dmc.program.signature import Signature, TensorSpec
 
 GRADIENTS, UPDATE, FORWARD, STEP = "gradients", "update", "forward", "step"
 

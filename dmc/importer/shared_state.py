@@ -15,7 +15,7 @@ from torch import Tensor
 from dmc.errors import DmcError, ImportFailure
 from dmc.importer.traced import Traced, dtype_name
 from dmc.importer.update import Update, first_value
-from dmc.runtime.signature import Role, StateSpec, counter_of
+from dmc.program.signature import Role, StateSpec, counter_of
 
 # The role of a tensor is the first of these that it has in any program.
 _ROLES: tuple[Role, ...] = ("parameter", "buffer", "frozen")

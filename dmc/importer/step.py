@@ -25,7 +25,7 @@ from dmc.importer.shared_state import Shared
 from dmc.importer.torch_internals import without_trace_log
 from dmc.importer.traced import Asked, Traced, added_to_seed, dtype_name
 from dmc.importer.update import Update, trace_update
-from dmc.runtime.signature import Signature, StateSpec, TensorSpec, counter_of
+from dmc.program.signature import Signature, StateSpec, TensorSpec, counter_of
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dmc.dialect.placements import mesh_of, placement_of
 from dmc.dialect.transfers import SHARDING
 from dmc.placement.pads import Pads
 from dmc.placement.placement import Placement
-from dmc.runtime.signature import Paddings, Signature, Splits
+from dmc.program.signature import Paddings, Signature, Splits
 from dmc.step_function import arguments, find_step, results
 
 

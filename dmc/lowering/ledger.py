@@ -1,4 +1,4 @@
-"""The ledger of a step, from the program of one rank."""
+"""The movements of a step between ranks, from the program of one rank."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from dmc.lowering.ledger_bounds import bounds_of
 from dmc.mesh import Mesh
 from dmc.plans.resolved import ResolvedPlan
 from dmc.program.labels import GRADIENT, SEPARATOR
-from dmc.program.movements import Entry
+from dmc.program.movements import Entry, Movements
 from dmc.program.sizes import element_bytes
-from dmc.runtime.ledger import Ledger
 from dmc.step_function import arguments, find_step
 
 
-def ledger_of(module: ir.Module, plan: ResolvedPlan | None = None) -> Ledger:
+def movements_of(module: ir.Module, plan: ResolvedPlan | None = None) -> Movements:
     """The movements of `@step` in form placed, the program of one rank, after dm-fold-collectives.
 
     A movement is named and explained by its label (`dmc/dialect/labels.py`), or by the module of its location; that of
     a parameter, its gradient or an input by the rules of `plan`, which also imply the lower bounds. One that moves a
-    bucket has an entry for each member. A module without a mesh has an empty ledger.
+    bucket has an entry for each member. A module without a mesh has none.
 
     Raises DmcError for several meshes, for a collective in a loop whose trip count is not constant, and if `plan` is
     for another mesh.
     """
     meshes = meshes_of(module)
     if not meshes:
-        return Ledger()
+        return Movements()
     if len(meshes) > 1:
         raise DmcError(module.operation, f"has {len(meshes)} meshes", "a job has exactly one dm.mesh")
     (mesh,) = meshes.values()
@@ -49,7 +48,7 @@ def ledger_of(module: ir.Module, plan: ResolvedPlan | None = None) -> Ledger:
             widths[entry.owner] = min(width, widths.get(entry.owner, width))
             entries.append(entry)
     bounds = () if plan is None else bounds_of(plan, widths)
-    return Ledger(dict(mesh.items()), tuple(entries), _by_rank(movements, mesh), bounds)
+    return Movements(dict(mesh.items()), tuple(entries), _by_rank(movements, mesh), bounds)
 
 
 def _entries(movement: Movement, mesh: Mesh, rules: Mapping[str, Sequence[str]]) -> Iterator[Entry]:

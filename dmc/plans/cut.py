@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dmc.errors import PlanError
 from dmc.plans.layout import AxisUse, Layout
-from dmc.runtime.signature import TensorSpec
+from dmc.program.signature import TensorSpec
 
 
 def cut(layout: Layout, spec: TensorSpec, dim: int, use: AxisUse) -> Layout:

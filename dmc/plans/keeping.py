@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dmc.errors import PlanError
 from dmc.plans.patterns import find
 from dmc.plans.rules import Keeping, OffloadOptimizer, Rule
-from dmc.runtime.signature import StateSpec
+from dmc.program.signature import StateSpec
 
 
 def keeping(rules: Sequence[Rule], modules: Iterable[str]) -> tuple[Keeping, ...]:

@@ -26,7 +26,7 @@ from dmc.plans.rules import (
 from dmc.plans.tensors import InputPlan, TensorPlan
 from dmc.plans.uneven import Factors, pads_of, units_of
 from dmc.plans.zero import FROZEN, GRADIENT, OPTIMIZER, PARAMETER, is_freed, split_from_stage
-from dmc.runtime.signature import StateSpec, TensorSpec
+from dmc.program.signature import StateSpec, TensorSpec
 
 _STATE = "parameter or buffer"
 OWN_ROLES = ("parameter", "frozen", "buffer")  # What a pattern can name; other state follows its parameter.

@@ -13,7 +13,7 @@ from dmc.plans.layout import Layout, replicated
 from dmc.plans.pipelines import PipelinePlan
 from dmc.plans.table import table
 from dmc.plans.tensors import ActivationPlan, InputPlan, TensorPlan
-from dmc.runtime.signature import StateSpec
+from dmc.program.signature import StateSpec
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Literal
 from dmc.placement.pads import Pads
 from dmc.plans.layout import AxisUse, Layout
 from dmc.plans.uneven import of_split
-from dmc.runtime.signature import StateSpec, TensorSpec
+from dmc.program.signature import StateSpec, TensorSpec
 
 Side = Literal["input", "output"]
 

@@ -1,7 +1,6 @@
 """Runs compiled training steps; needs only iree-base-runtime, numpy, ml_dtypes, msgspec, rich and safetensors.
 
-The names below are imported on first use, so that the compiler can read the contract (`signature`) without starting
-a device runtime.
+The names below are imported on first use, so that none of them starts a device runtime that is not needed.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dmc.program.signature import Signature
     from dmc.runtime.artifact import Artifact
     from dmc.runtime.checkpoints import Checkpoints
     from dmc.runtime.ledger import Ledger
     from dmc.runtime.loading import load
     from dmc.runtime.outputs import LazyArray, Loss
     from dmc.runtime.saved_state import SavedState
-    from dmc.runtime.signature import Signature
     from dmc.runtime.step import Step
 
 __all__ = ["Artifact", "Checkpoints", "LazyArray", "Ledger", "Loss", "SavedState", "Signature", "Step", "load"]
@@ -28,7 +27,7 @@ _LAZY = {
     "Ledger": "dmc.runtime.ledger",
     "Loss": "dmc.runtime.outputs",
     "SavedState": "dmc.runtime.saved_state",
-    "Signature": "dmc.runtime.signature",
+    "Signature": "dmc.program.signature",
     "Step": "dmc.runtime.step",
     "load": "dmc.runtime.loading",
 }

@@ -10,7 +10,7 @@ import numpy as np
 
 from dmc.dtypes import describe, dtype_of, mlir_name
 from dmc.errors import DmcError
-from dmc.runtime.signature import TensorSpec
+from dmc.program.signature import TensorSpec
 
 
 def to_array(value: Any, spec: TensorSpec, place: str, error: type[DmcError]) -> np.ndarray:

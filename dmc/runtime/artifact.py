@@ -18,6 +18,7 @@ from dmc.program.certificate import Certificate
 from dmc.program.code import DeviceCode
 from dmc.program.limits import DECODE_ERRORS
 from dmc.program.packed import unpacked_size
+from dmc.program.signature import Signature, StateSpec
 from dmc.proof import verify
 from dmc.runtime.arrays import placeholder
 from dmc.runtime.consistency import misfits
@@ -25,7 +26,6 @@ from dmc.runtime.container import MANIFEST, RESTORE, Writer, read_container, wri
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.ledger import Ledger
 from dmc.runtime.manifest import Head, Manifest
-from dmc.runtime.signature import Signature, StateSpec
 from dmc.runtime.stored_state import check_array, is_weight, keys_of, restore, state_key, store
 from dmc.runtime.versions import check_runtime
 

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from dmc.errors import ArtifactError, InputError
+from dmc.program.signature import Signature, StateSpec, counter_of
 from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, kind_of
-from dmc.runtime.signature import Signature, StateSpec, counter_of
 
 _CONTROLS = ("lr", "guard")
 

@@ -11,7 +11,7 @@ from typing import Any
 from dmc.dtypes import byte_count, describe
 from dmc.errors import DmcError
 from dmc.program.limits import MAX_RANKS
-from dmc.runtime.signature import IndexBound, Paddings, Signature, Splits, StateSpec, TensorSpec, Tree
+from dmc.program.signature import IndexBound, Paddings, Signature, Splits, StateSpec, TensorSpec, Tree
 from dmc.runtime.stored_state import state_key
 
 # Deeper than anybody nests inputs; what walks a tree calls itself for each level.

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from dmc.dtypes import dtype_of
-from dmc.runtime.signature import StateSpec
+from dmc.program.signature import StateSpec
 from dmc.runtime.stored_state import state_key
 
 # Elements read of each tensor. Weights of another model, or of the same one trained further, differ in some of them.

@@ -11,11 +11,11 @@ from functools import partial
 import numpy as np
 
 from dmc.errors import StateError
+from dmc.program.signature import StateSpec
 from dmc.runtime.arrays import placeholder
 from dmc.runtime.open_session import AnySession
 from dmc.runtime.ranks import Ranks, Spread
 from dmc.runtime.replay_session import ReplaySession
-from dmc.runtime.signature import StateSpec
 from dmc.runtime.undisturbed import undisturbed
 from dmc.runtime.world.peers import Peers
 

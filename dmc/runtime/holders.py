@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dmc.dtypes import byte_count
 from dmc.program import Job
-from dmc.runtime.signature import Signature
+from dmc.program.signature import Signature
 
 
 def holders_of(job: Job, signature: Signature) -> Mapping[str, tuple[int, ...]]:

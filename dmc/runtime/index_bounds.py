@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dmc.errors import InputError
-from dmc.runtime.signature import IndexBound, TensorSpec
+from dmc.program.signature import IndexBound, TensorSpec
 
 
 class IndexCheck:

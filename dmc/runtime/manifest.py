@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from dmc.program.limits import Count, Name
-from dmc.runtime.signature import Signature
+from dmc.program.signature import Signature
 
 Target = Annotated[str, Meta(pattern=r"^(cpu|cuda|cpu\+cuda|cuda\+cpu)\Z")]
 # Those of further programs, each of a phase, a kind or another shape: the first is the step itself.

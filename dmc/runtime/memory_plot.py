@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from dmc.errors import DmcError
 from dmc.program.categories import CATEGORIES
+from dmc.program.rank_memory import RankMemory
 from dmc.runtime.memory_report import MemoryReport
 from dmc.runtime.memory_table import head, ranks_text, rows
-from dmc.runtime.rank_memory import RankMemory
 
 COLOURS = {
     "parameter": "#4e79a7",

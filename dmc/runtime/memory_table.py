@@ -10,8 +10,8 @@ from rich.table import Table
 
 from dmc.program import IN_FLIGHT, STAGED
 from dmc.program.categories import CATEGORIES
+from dmc.program.rank_memory import RankMemory
 from dmc.program.sizes import size_text
-from dmc.runtime.rank_memory import RankMemory
 from dmc.runtime.tables import UNKNOWN, table
 
 _LARGEST = 10

@@ -11,6 +11,7 @@ import numpy as np
 
 from dmc.errors import ArtifactError
 from dmc.program.code import DeviceCode
+from dmc.program.signature import Signature
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.cpu import check_cpu
 from dmc.runtime.cuda_streams import CudaStreams, open_device
@@ -20,7 +21,6 @@ from dmc.runtime.planned import PlannedSession
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.replay_session import ReplaySession
 from dmc.runtime.settings import RunSettings
-from dmc.runtime.signature import Signature
 from dmc.runtime.variant import Executable
 from dmc.runtime.world.launch import World
 from dmc.runtime.world.peers import Peers

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dmc.program.signature import StateSpec
 from dmc.runtime.difference import Array, Difference, Slack, difference, largest_of
-from dmc.runtime.signature import StateSpec
 from dmc.runtime.tolerance import Tolerance
 
 # The number of tensors that an error names.

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dmc.dtypes import describe, dtype_of
+from dmc.program.signature import TensorSpec
 from dmc.runtime.calls import Output, Queue
 from dmc.runtime.foreign import LOSS, NotOfTorch
 from dmc.runtime.number import Number
 from dmc.runtime.ranks import Spread
-from dmc.runtime.signature import TensorSpec
 
 # Gives bytes to all ranks, and returns those of each.
 Exchange: TypeAlias = Callable[[bytes], Sequence[bytes]]

@@ -8,10 +8,10 @@ import numpy as np
 
 from dmc.program import IN_FLIGHT, Job
 from dmc.program.devices import device_count
+from dmc.program.signature import Signature
 from dmc.runtime.calls import Calls
 from dmc.runtime.device import Device
 from dmc.runtime.planned_memory import Arenas, Flight, Places, PlannedReading, shared_arenas, tensor
-from dmc.runtime.signature import Signature
 from dmc.runtime.undisturbed import undisturbed
 from dmc.runtime.variant import Executable
 

@@ -13,10 +13,10 @@ import numpy as np
 from dmc.dtypes import byte_count, describe, dtype_of
 from dmc.errors import ArtifactError, DmcError
 from dmc.program import DEVICE, KEPT, PINNED_HOST, STAGED, Job, Program, Range, Slot, Space
+from dmc.program.signature import TensorSpec
 from dmc.runtime import device as devices
 from dmc.runtime.device import HOST_MEMORY, HOST_USAGE, Device
 from dmc.runtime.iree_errors import IREE_ERRORS, first_line
-from dmc.runtime.signature import TensorSpec
 from dmc.runtime.timeline import Timeline
 
 # MLIR's integers are signless; the host's are not.

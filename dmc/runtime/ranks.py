@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from dmc.runtime.signature import Paddings, Signature, Splits, TensorSpec
+from dmc.program.signature import Paddings, Signature, Splits, TensorSpec
 
 Spec = TypeVar("Spec", bound=TensorSpec)
 # The shape of what a rank has of a tensor that it does not hold.

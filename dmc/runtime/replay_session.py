@@ -14,13 +14,13 @@ from dmc.errors import DmcError
 from dmc.program import DEVICE, KEPT, Job
 from dmc.program.code import DeviceCode
 from dmc.program.profile import Timed
+from dmc.program.signature import Signature, TensorSpec
 from dmc.runtime.calls import Output
 from dmc.runtime.cuda_streams import CudaStreams
 from dmc.runtime.planned_memory import Places, PlannedReading
 from dmc.runtime.replay_state import ReplayState
 from dmc.runtime.replayed import Capture, Flight, Replayed, slots_of
 from dmc.runtime.session import Session
-from dmc.runtime.signature import Signature, TensorSpec
 from dmc.runtime.stamps import Stamps, own_ns
 from dmc.runtime.undisturbed import undisturbed
 from dmc.runtime.variant import Executable

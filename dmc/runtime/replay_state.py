@@ -9,10 +9,10 @@ import numpy as np
 
 from dmc.dtypes import byte_count
 from dmc.program import DEVICE, HOST, KEPT, Program, Slot, Space
+from dmc.program.signature import TensorSpec
 from dmc.runtime.arrays import are_zeros, bytes_of
 from dmc.runtime.cuda_streams import CudaStreams
 from dmc.runtime.planned_memory import typed
-from dmc.runtime.signature import TensorSpec
 
 
 class ReplayState:

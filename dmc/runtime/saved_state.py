@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 
 from dmc.errors import ArtifactError, DmcError, StateError
+from dmc.program.signature import StateSpec
 from dmc.runtime import state as states
 from dmc.runtime.artifact import check_head, is_state, stored_state
 from dmc.runtime.consistency import misfits_of_numbers
 from dmc.runtime.container import MANIFEST, RESTORE, read_container
 from dmc.runtime.manifest import Manifest
-from dmc.runtime.signature import StateSpec
 from dmc.runtime.state import StateDict
 from dmc.runtime.stored_state import state_key
 from dmc.runtime.world.checkpoint import latest, read_all

@@ -9,8 +9,8 @@ from typing import Any, NotRequired, TypedDict
 import numpy as np
 
 from dmc.errors import StateError
+from dmc.program.signature import StateSpec, counter_of
 from dmc.runtime.arrays import to_array
-from dmc.runtime.signature import StateSpec, counter_of
 
 
 class StateDict(TypedDict):

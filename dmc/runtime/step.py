@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from dmc.errors import ArtifactError, InputError, NonFiniteLossError, VerificationError
+from dmc.program.signature import Signature, counter_of
 from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, check_state, kind_of
 from dmc.runtime.checks import LearningRates, check_artifact, in_order, not_finite, rates_of
 from dmc.runtime.fingerprints import fingerprints
@@ -27,7 +28,6 @@ from dmc.runtime.plan_report import PlanReport
 from dmc.runtime.planned import PlannedSession
 from dmc.runtime.profiling import Profile, profile
 from dmc.runtime.settings import RunSettings
-from dmc.runtime.signature import Signature, counter_of
 from dmc.runtime.step_phase import Phases, StepPhase
 from dmc.runtime.step_state import StepState
 from dmc.runtime.tolerance import TOLERANCE

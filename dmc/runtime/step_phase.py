@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 from dmc.errors import InputError
+from dmc.program.signature import counter_of
 from dmc.runtime.checks import LearningRates, in_order
-from dmc.runtime.signature import counter_of
 from dmc.runtime.tree import flatten_call
 from dmc.runtime.variant import Batch
 

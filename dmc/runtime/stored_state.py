@@ -12,8 +12,8 @@ import numpy as np
 
 from dmc.dtypes import describe, dtype_of, mlir_name
 from dmc.errors import StateError
+from dmc.program.signature import StateSpec
 from dmc.runtime.arrays import are_zeros, bytes_of, zeros
-from dmc.runtime.signature import StateSpec
 
 _RESTORE = "copy the original file again"
 

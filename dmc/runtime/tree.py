@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dmc.errors import InputError
-from dmc.runtime.signature import Signature, Tree
+from dmc.program.signature import Signature, Tree
 
 
 def flatten_call(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:

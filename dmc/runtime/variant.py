@@ -12,12 +12,12 @@ import numpy as np
 from dmc.errors import InputError
 from dmc.program import Job
 from dmc.program.code import DeviceCode
+from dmc.program.signature import Signature, TensorSpec
 from dmc.runtime.arrays import to_array
 from dmc.runtime.calls import Output, Queue
 from dmc.runtime.index_bounds import IndexCheck
 from dmc.runtime.outputs import LazyArray, OfAnother, output_kind
 from dmc.runtime.ranks import Ranks
-from dmc.runtime.signature import Signature, TensorSpec
 from dmc.runtime.tree import unflatten
 from dmc.runtime.world.peers import Peers
 

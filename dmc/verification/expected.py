@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dmc.dtypes import Array
+from dmc.program.signature import StateSpec
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.difference import Slack, apart
 from dmc.runtime.outcome import Expected
-from dmc.runtime.signature import StateSpec
 from dmc.runtime.tolerance import TOLERANCE
 from dmc.verification.reference import Reference
 from dmc.verification.roundings import MARGIN, of_order

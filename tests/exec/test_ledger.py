@@ -15,7 +15,7 @@ import dmc
 from dmc._mlir import ir
 from dmc.cli.main import main
 from dmc.interpreter import spmd
-from dmc.lowering.ledger import ledger_of
+from dmc.lowering.ledger import movements_of
 from dmc.mesh import Mesh
 from dmc.program.movements import Entry, Total
 from dmc.runtime import Ledger, Step
@@ -27,7 +27,7 @@ from tests.random_collectives import mesh_text, program, random_arguments
 @pytest.mark.parametrize("mesh", [Mesh(x=2), Mesh(x=2, y=2)], ids=repr)
 def test_random_programs(context: Any, mesh: Mesh) -> None:
     text, arguments = program(mesh, seed=5, count=14), random_arguments(mesh, seed=5)
-    ledger = ledger_of(ir.Module.parse(text))
+    ledger = movements_of(ir.Module.parse(text))
     assert ledger.bytes > 0
     assert spmd.run(ir.Module.parse(text), "step", arguments).bytes == ledger.bytes
     assert sum(ledger.ranks) == sum(ledger.by_kind().values()) == sum(ledger.by_axes().values()) == ledger.bytes
@@ -61,7 +61,7 @@ func.func @step(%x: tensor<4xf32>) -> tensor<4xf32> {{
 def test_loops_count_every_round(context: Any) -> None:
     mesh = Mesh(x=2)
     text = mesh_text(mesh) + LOOPS
-    ledger = ledger_of(ir.Module.parse(text))
+    ledger = movements_of(ir.Module.parse(text))
     # 16 B: 2·(n-1)·16 twelve times, 2·(n-1)·16 (each sends its own to the other) three times, and never.
     assert [entry.bytes for entry in ledger.entries] == [12 * 32, 3 * 32, 0]
     assert spmd.run(ir.Module.parse(text), "step", [[np.ones(4, np.float32)]] * 2).bytes == 15 * 32

@@ -19,7 +19,7 @@ from dmc.dtypes import numpy_type
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.interpreter import spmd
-from dmc.lowering.ledger import ledger_of
+from dmc.lowering.ledger import movements_of
 from dmc.mesh import Mesh
 from dmc.passes.placed.fold_collectives import FoldCollectives
 from dmc.passes.placed.lower_reshard import LowerReshard
@@ -82,7 +82,7 @@ def _rank_program(
 @pytest.mark.parametrize("zero", [0, 2, 3])
 def test_data_parallel(context: Any, zero: int) -> None:
     plan = dmc.plan(Mesh(dp=RANKS)).data_parallel("dp", zero=zero)
-    ledger = ledger_of(*_rank_program(plan, SMALL, context))
+    ledger = movements_of(*_rank_program(plan, SMALL, context))
     sizes = {name: 4 * prod(tensor.shape) for name, tensor in _model(SMALL).named_parameters()}
     least = 2 * (RANKS - 1) * sum(sizes.values())
     # The loss, and whether it is finite.
@@ -104,7 +104,7 @@ def test_data_parallel(context: Any, zero: int) -> None:
 
 def test_tensor_parallel(context: Any) -> None:
     plan = dmc.plan(Mesh(tp=RANKS)).use(dmc.plans.megatron_gpt2("tp"))
-    ledger = ledger_of(*_rank_program(plan, SMALL, context))
+    ledger = movements_of(*_rank_program(plan, SMALL, context))
     activation = SMALL.batch * SMALL.length * SMALL.width * 4
     in_blocks = [entry for entry in ledger.entries if entry.tensor.startswith("transformer.h.")]
     # Two all-reduces in forward and two in backward for each block (Shoeybi et al. 2019, section 3).
@@ -127,7 +127,7 @@ PLANS = {
 def test_a_run_counts_what_the_ledger_says(context: Any, name: str) -> None:
     plan, accumulate = PLANS[name]
     module, resolved = _rank_program(plan, TINY, context, dmc.optim.SGD(lr=0.1), accumulate)
-    ledger = ledger_of(module, resolved)
+    ledger = movements_of(module, resolved)
     # What is sent does not depend on what is computed.
     inputs = find_step(module).type.inputs
     arguments = [np.zeros(each.shape, numpy_type(str(each.element_type))) for each in inputs]

@@ -8,8 +8,8 @@ import time
 import numpy as np
 import pytest
 
+from dmc.program.signature import Signature, StateSpec, TensorSpec
 from dmc.runtime import Step
-from dmc.runtime.signature import Signature, StateSpec, TensorSpec
 from tests.linear_step import built
 
 COUNTER = '%n: tensor<i64> {dm.name = "step", dm.role = "counter"}'

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from dmc.errors import ArtifactError
+from dmc.program.signature import IndexBound, TensorSpec
 from dmc.runtime.artifact import Artifact
 from dmc.runtime.consistency import misfits
 from dmc.runtime.saved_state import read_state
-from dmc.runtime.signature import IndexBound, TensorSpec
 from tests.artifacts import artifact_of
 from tests.linear_step import SIGNATURE
 

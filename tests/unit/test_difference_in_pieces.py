@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from dmc.program.signature import StateSpec
 from dmc.runtime import difference as pieces
 from dmc.runtime.difference import Array, Slack, difference
 from dmc.runtime.outcome import Expected
-from dmc.runtime.signature import StateSpec
 from dmc.runtime.tolerance import TOLERANCE
 
 BOUNDS = TOLERANCE["fp32"]

@@ -24,12 +24,12 @@ from dmc.analysis.commands.jobs import job_of
 from dmc.analysis.dataflow.recorder import Recorder
 from dmc.errors import ArtifactError
 from dmc.program import Job, Program, Range, Slot
+from dmc.program.signature import Paddings, Signature, Splits, StateSpec, TensorSpec
 from dmc.runtime.checks import check_artifact
 from dmc.runtime.consistency import misfits
 from dmc.runtime.holders import holders_of, with_holders
 from dmc.runtime.planned_memory import Places
 from dmc.runtime.ranks import Ranks, Spread
-from dmc.runtime.signature import Paddings, Signature, Splits, StateSpec, TensorSpec
 from dmc.runtime.world.checkpoint import CheckpointWriter, latest, read_checkpoint
 from tests import linear_step
 from tests.artifacts import artifact_of

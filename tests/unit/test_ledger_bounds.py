@@ -9,7 +9,7 @@ from dmc.lowering.ledger_bounds import bounds_of
 from dmc.mesh import Mesh
 from dmc.plans import Plan, Recipe, recipe, resolve
 from dmc.program.movements import Bound
-from dmc.runtime.signature import StateSpec, TensorSpec
+from dmc.program.signature import StateSpec, TensorSpec
 
 # An MLP [in, out] that widens 6 to 8, beside a table that is split, too.
 STATE = [

@@ -9,14 +9,13 @@ import pytest
 import dmc
 from dmc._mlir import ir
 from dmc.errors import DmcError
-from dmc.lowering.ledger import ledger_of
+from dmc.lowering.ledger import movements_of
 from dmc.mesh import Mesh
 from dmc.passes.placed.fold_collectives import FoldCollectives
 from dmc.passes.placed.lower_reshard import LowerReshard
 from dmc.plans import Plan, ResolvedPlan, resolve
-from dmc.program.movements import Bound, Entry, Total
-from dmc.runtime.ledger import Ledger
-from dmc.runtime.signature import StateSpec
+from dmc.program.movements import Bound, Entry, Movements, Total
+from dmc.program.signature import StateSpec
 from tests.random_collectives import mesh_text
 
 ROWS, FREE, SUM = '[["dp"], []], {}', "[[], []], {}", '[[], []], {dp = #dm.reduction<"sum">}'
@@ -91,11 +90,11 @@ def test_data_parallel_sends_the_least(context: Any, name: str) -> None:
     mesh = Mesh(dp=4)
     plan = _plan(dmc.plan(mesh).data_parallel("dp", zero=zero))
     module = _lowered(_step(mesh, body, stored))
-    ledger = ledger_of(module, plan)
+    ledger = movements_of(module, plan)
     assert [(entry.kind, entry.tensor, entry.bytes) for entry in ledger.entries] == expected
     # The rule of the plan says more than the label; without a plan the label says it.
     assert {entry.why for entry in ledger.entries} == {f'data_parallel("dp"{f", zero={zero}" if zero else ""})'}
-    assert {entry.why for entry in ledger_of(module).entries} == {"asked for"}
+    assert {entry.why for entry in movements_of(module).entries} == {"asked for"}
     assert ledger.bounds == (Bound("w", ("dp",), 2 * (N - 1) * T),)
     assert ledger.bounded()["dp",] == Total(2 * (N - 1) * T, 2 * (N - 1) * T)
     # Each rank sends 2(n-1)/n·T.
@@ -114,7 +113,7 @@ def test_gathering_twice_is_half_as_much_again(context: Any) -> None:
       %r = {_reshard("%p", SUM, ROWS, "(tensor<8x6xf32>) -> tensor<2x6xf32>", GRADIENT)}
       return %r : tensor<2x6xf32>"""
     plan = _plan(dmc.plan(Mesh(dp=4)).data_parallel("dp", zero=3))
-    ledger = ledger_of(_lowered(_step(Mesh(dp=4), body, "tensor<2x6xf32>")), plan)
+    ledger = movements_of(_lowered(_step(Mesh(dp=4), body, "tensor<2x6xf32>")), plan)
     assert [total.ratio for total in ledger.totals.values()] == [1.5]
 
 
@@ -123,7 +122,7 @@ def test_a_split_tensor_is_reduced_as_each_rank_uses_it(context: Any) -> None:
     plan = _plan(dmc.plan(mesh).shard("w", dim=1, axis="tp").data_parallel("dp"))
     module = _step(mesh, "return %w : tensor<8x3xf32>", "tensor<8x3xf32>")
     # Two groups of two, each for half of the tensor.
-    assert ledger_of(module, plan).bounds == (Bound("w", ("dp",), 2 * 2 * (2 - 1) * T // 2),)
+    assert movements_of(module, plan).bounds == (Bound("w", ("dp",), 2 * 2 * (2 - 1) * T // 2),)
 
 
 def test_a_tensor_is_bounded_in_the_narrowest_type_it_is_moved_in(context: Any) -> None:
@@ -132,7 +131,7 @@ def test_a_tensor_is_bounded_in_the_narrowest_type_it_is_moved_in(context: Any) 
       %r = {_reshard("%h", SUM, FREE, "(tensor<8x6xbf16>) -> tensor<8x6xbf16>", GRADIENT)}
       %f = arith.extf %r : tensor<8x6xbf16> to tensor<8x6xf32>
       return %f : tensor<8x6xf32>"""
-    ledger = ledger_of(_lowered(_step(Mesh(dp=4), body)), _plan(dmc.plan(Mesh(dp=4)).data_parallel("dp")))
+    ledger = movements_of(_lowered(_step(Mesh(dp=4), body)), _plan(dmc.plan(Mesh(dp=4)).data_parallel("dp")))
     assert list(ledger.totals.values()) == [Total((N - 1) * T, (N - 1) * T)]
     assert ledger.entries[0].dtype == "bf16"
 
@@ -140,7 +139,7 @@ def test_a_tensor_is_bounded_in_the_narrowest_type_it_is_moved_in(context: Any) 
 def test_one_rank_along_the_axis_of_data_needs_nothing(context: Any) -> None:
     mesh = Mesh(dp=1, tp=2)
     plan = _plan(dmc.plan(mesh).data_parallel("dp"))
-    assert ledger_of(_step(mesh, "return %w : tensor<8x6xf32>"), plan).bounds == ()
+    assert movements_of(_step(mesh, "return %w : tensor<8x6xf32>"), plan).bounds == ()
 
 
 LOOP = """
@@ -161,7 +160,7 @@ LOOP = """
 
 
 def test_activations_are_named_by_their_place(context: Any) -> None:
-    first, second, third = (ledger := ledger_of(_step(Mesh(dp=2, tp=2), LOOP))).entries
+    first, second, third = (ledger := movements_of(_step(Mesh(dp=2, tp=2), LOOP))).entries
     f32 = ("f32", (8, 6))
     # Five rounds in each of two groups of two; then one group of four.
     place = "h.0.mlp#aten.addmm (gpt.py:12)"
@@ -174,16 +173,16 @@ def test_activations_are_named_by_their_place(context: Any) -> None:
     assert sum(ledger.ranks) == ledger.bytes
 
 
-def test_a_step_without_a_mesh_has_an_empty_ledger(context: Any) -> None:
-    assert ledger_of(ir.Module.parse("func.func @step() { return }")) == Ledger()
+def test_a_step_without_a_mesh_moves_nothing(context: Any) -> None:
+    assert movements_of(ir.Module.parse("func.func @step() { return }")) == Movements()
 
 
 def test_what_does_not_fit_is_refused(context: Any) -> None:
     with pytest.raises(DmcError, match=r"is for Mesh\(dp=4\), but the plan is for Mesh\(dp=2\)"):
-        ledger_of(_step(Mesh(dp=4), REPLICATED), _plan(dmc.plan(Mesh(dp=2)).data_parallel("dp")))
+        movements_of(_step(Mesh(dp=4), REPLICATED), _plan(dmc.plan(Mesh(dp=2)).data_parallel("dp")))
     two = mesh_text(Mesh(dp=4)) + mesh_text(Mesh(dp=4)).replace('"mesh"', '"other"')
     with pytest.raises(DmcError, match="has 2 meshes"):
-        ledger_of(ir.Module.parse(two))
+        movements_of(ir.Module.parse(two))
 
 
 def test_a_bucket_has_an_entry_for_each_member(context: Any) -> None:
@@ -199,7 +198,7 @@ def test_a_bucket_has_an_entry_for_each_member(context: Any) -> None:
       %a = "dm.all_gather"(%s) {{dim = 0 : i64, {label}, {group}}} : (tensor<16xf32>) -> tensor<64xf32>
       %u:2 = "dm.unpack"(%a) {{offsets = array<i64: 0, 48>}} : (tensor<64xf32>) -> (tensor<8x6xf32>, tensor<16xf32>)
       return %u#0 : tensor<8x6xf32>"""
-    ledger = ledger_of(_step(Mesh(dp=4), body))
+    ledger = movements_of(_step(Mesh(dp=4), body))
     assert [(each.kind, each.tensor, each.shape, each.bytes) for each in ledger.entries] == [
         ("all_to_all", "gradient of w", (8, 6), (N - 1) * T),
         ("all_to_all", "gradient of v", (16,), (N - 1) * 64),
@@ -217,4 +216,4 @@ def test_an_empty_tensor_is_no_bucket(context: Any) -> None:
       %r = "dm.all_reduce"(%e) {reduction = #dm.reduction<"sum">, accumulate = f32, group = #dm.group<@mesh, ["dp"]>}
           : (tensor<0x4xf32>) -> tensor<0x4xf32>
       return %g : tensor<8x6xf32>"""
-    assert [each.bytes for each in ledger_of(_step(Mesh(dp=4), body)).entries] == [0]
+    assert [each.bytes for each in movements_of(_step(Mesh(dp=4), body)).entries] == [0]

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
+from dmc.program.signature import TensorSpec
 from dmc.runtime.outputs import LazyArray, Loss, output_kind
 from dmc.runtime.ranks import Spread
-from dmc.runtime.signature import TensorSpec
 
 
 def output(value: Any, dtype: str = "f32", index: int = 0) -> Any:

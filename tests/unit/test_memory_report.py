@@ -12,10 +12,10 @@ import pytest
 from dmc.errors import DmcError
 from dmc.program import Buffer, Job, Kernel, Launch, Move, Operand, Program, Range, Slot
 from dmc.program.program import Lane, Space
+from dmc.program.rank_memory import module_of
 from dmc.runtime.memory_plot import page, plot, sample
 from dmc.runtime.memory_report import report
 from dmc.runtime.memory_table import ranks_text
-from dmc.runtime.rank_memory import module_of
 
 _KERNEL = Kernel("k", (), (Operand("f32", (64,)),), 0, 0)
 # As many bytes as no machine has: nothing is run.

@@ -10,7 +10,7 @@ import pytest
 from dmc.cli import pace as paces
 from dmc.cli.pace import Pace, items_of, late_ranks, shown
 from dmc.program import Program
-from dmc.runtime.signature import TensorSpec
+from dmc.program.signature import TensorSpec
 from dmc.runtime.world.recorder import Recorder
 
 

@@ -11,7 +11,7 @@ import dmc
 from dmc.mesh import Mesh
 from dmc.plans import Plan, ResolvedPlan, recipe, resolve
 from dmc.plans.layout import Layout
-from dmc.runtime.signature import StateSpec, TensorSpec
+from dmc.program.signature import StateSpec, TensorSpec
 from tests.plan_models import piece
 
 MESH = Mesh(dp=2, tp=2)

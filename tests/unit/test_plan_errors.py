@@ -11,7 +11,7 @@ import dmc
 from dmc.errors import PlanError
 from dmc.mesh import Mesh
 from dmc.plans import Plan, recipe, resolve
-from dmc.runtime.signature import StateSpec, TensorSpec
+from dmc.program.signature import StateSpec, TensorSpec
 
 MESH = Mesh(dp=2, tp=2)
 STATE = (

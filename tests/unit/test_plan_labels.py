@@ -19,7 +19,7 @@ from dmc.importer import origin
 from dmc.importer.capture.capture import MODEL, capture
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
-from dmc.lowering.ledger import ledger_of
+from dmc.lowering.ledger import movements_of
 from dmc.passes.base import parse_pipeline, run_passes
 from dmc.passes.scheduled.bucket import Bucket
 from dmc.passes.scheduled.select_kernels import SelectKernels
@@ -111,7 +111,7 @@ def test_movements_say_what_they_move(context: Any) -> None:
 
 def test_activations_name_their_module(context: Any) -> None:
     module, _ = placed_gpt2(dmc.plan(TP2).use(plans.megatron_gpt2("tp")), context)
-    ledger = ledger_of(module)
+    ledger = movements_of(module)
     labels = {each.label for each in _planned(module).programs[0].commands if isinstance(each, Collective)}
     block = "transformer.h.0"
     assert {f"{block}.attn.c_proj", f"{block}.mlp.c_proj", f"{block}.mlp.c_fc, backward"} <= labels

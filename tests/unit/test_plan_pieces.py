@@ -13,7 +13,7 @@ from dmc.mesh import Mesh
 from dmc.placement.pads import Pads
 from dmc.plans import Plan, resolve
 from dmc.plans.layout import Layout
-from dmc.runtime.signature import StateSpec
+from dmc.program.signature import StateSpec
 from tests.plan_models import piece
 
 PADDING = -1

@@ -22,7 +22,7 @@ from dmc.importer.forward.precision import Precision
 from dmc.importer.step import import_step
 from dmc.mesh import Mesh
 from dmc.plans import PipelinePlan, Plan, check_patterns, recipe, resolve
-from dmc.runtime.signature import StateSpec
+from dmc.program.signature import StateSpec
 
 MESH = Mesh(dp=2, pp=2)
 MODULES = ("", "embed", "h", "h.0", "h.0.fc", "h.1", "h.1.fc", "h.2", "h.2.fc", "h.3", "h.3.fc", "head", "head.fc")

@@ -7,8 +7,8 @@ import pytest
 
 from dmc.errors import DmcError
 from dmc.program import Move, Range
+from dmc.program.signature import TensorSpec
 from dmc.runtime.arrays import zeros
-from dmc.runtime.signature import TensorSpec
 from tests.fake_gpu import Device, Failure, Others, session_on, take_step
 
 

@@ -15,9 +15,9 @@ from dmc.distribution import install
 from dmc.errors import DmcError
 from dmc.program import Collective, Move, Range
 from dmc.program.code import DeviceCode
+from dmc.program.signature import TensorSpec
 from dmc.runtime.arrays import zeros
 from dmc.runtime.cuda_streams import CudaStreams, open_device
-from dmc.runtime.signature import TensorSpec
 from tests.fake_gpu import Device, Failure, Others, session_on, take_step
 from tests.fake_graph import GraphDriver
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmc.mesh import Mesh
+from dmc.program.signature import Signature, Splits
 from dmc.runtime.ranks import Ranks, Spread
-from dmc.runtime.signature import Signature, Splits
 from tests.linear_step import SIGNATURE, initial_state
 
 Case = tuple[dict[str, int], tuple[int, ...], Splits]

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from dmc.errors import StateError
+from dmc.program.signature import Signature
 from dmc.runtime import state as states
-from dmc.runtime.signature import Signature
 from tests.linear_step import SIGNATURE, initial_state
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dmc.errors import InputError
-from dmc.runtime.signature import Signature, TensorSpec, Tree
+from dmc.program.signature import Signature, TensorSpec, Tree
 from dmc.runtime.tree import flatten_call, leaf_indices, unflatten
 from tests.linear_step import SIGNATURE
 

@@ -16,13 +16,13 @@ from torch import nn
 
 from dmc.errors import InputError
 from dmc.first_values import FirstValues, initialise
+from dmc.program.signature import IndexBound, Signature, StateSpec, TensorSpec
 from dmc.runtime import session as runtime_session
 from dmc.runtime import step as step_module
 from dmc.runtime.held_state import HeldState
 from dmc.runtime.open_session import Opened
 from dmc.runtime.ranks import Ranks
 from dmc.runtime.replay_session import ReplaySession
-from dmc.runtime.signature import IndexBound, Signature, StateSpec, TensorSpec
 from dmc.runtime.step import Step
 from dmc.runtime.variant import Variant, fitting
 from dmc.runtime.weights.loading import load

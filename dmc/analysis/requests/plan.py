@@ -15,7 +15,7 @@ from dmc.mesh import Mesh
 from dmc.placement.pads import Pads
 from dmc.placement.placement import Placement
 from dmc.plans import ResolvedPlan
-from dmc.runtime.signature import Signature
+from dmc.program.signature import Signature
 from dmc.step_function import arguments, find_step
 
 SYMBOL = "mesh"

@@ -26,7 +26,7 @@ from dmc.importer.capture.turned import turn_by_views
 from dmc.importer.python.calls import PythonCall
 from dmc.importer.python.state import PythonState
 from dmc.importer.torch_internals import buffers_of, hooks_of, parameters_of
-from dmc.runtime.signature import Tree
+from dmc.program.signature import Tree
 
 __all__ = ["MODEL", "Capture", "Loss", "capture"]
 

@@ -16,7 +16,7 @@ from torch import Tensor, fx
 from dmc.importer import origin
 from dmc.importer.forward.readings import CONVERSIONS, Reading, distinct, moves, readings, silent
 from dmc.importer.torch_internals import written
-from dmc.runtime.signature import IndexBound
+from dmc.program.signature import IndexBound
 
 aten = torch.ops.aten
 # By placeholder, the name and the example of an input of indices.

@@ -19,7 +19,7 @@ from dmc.importer.python.accesses import Accesses
 from dmc.importer.python.state import Change, PythonState, is_missing
 from dmc.importer.python.watch import Watch
 from dmc.importer.torch_internals import traced_node
-from dmc.runtime.signature import Tree
+from dmc.program.signature import Tree
 
 # The path of the user's model in an objective; its loss is at "loss".
 MODEL = "model"

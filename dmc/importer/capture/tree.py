@@ -1,4 +1,4 @@
-"""Nested containers of tensors as the JSON trees of `dmc.runtime.signature.Tree`."""
+"""Nested containers of tensors as the JSON trees of `dmc.program.signature.Tree`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from dmc.errors import ImportFailure
-from dmc.runtime.signature import Tree
+from dmc.program.signature import Tree
 
 
 def flatten(value: Any, name: str, leaves: list[tuple[str, torch.Tensor]]) -> Tree:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from dmc.dtypes import describe, is_floating, stored_dtype
 from dmc.errors import StateError
-from dmc.runtime.signature import StateSpec
+from dmc.program.signature import StateSpec
 from dmc.runtime.state import nearest
 from dmc.runtime.stored_state import is_weight
 from dmc.runtime.tensor_file import TensorFile

@@ -11,11 +11,11 @@ import numpy as np
 
 from dmc.dtypes import byte_count, dtype_of, is_floating
 from dmc.errors import InputError
+from dmc.program.signature import StateSpec, TensorSpec
 from dmc.program.sizes import size_of
 from dmc.runtime.arrays import bytes_of
 from dmc.runtime.atomic import replacing, sync_directory
 from dmc.runtime.held_state import HeldState
-from dmc.runtime.signature import StateSpec, TensorSpec
 from dmc.runtime.stored_state import is_weight
 
 _ONE, _SHARD, _INDEX = "model.safetensors", "model-{:05}-of-{:05}.safetensors", "model.safetensors.index.json"

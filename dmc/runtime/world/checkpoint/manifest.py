@@ -22,9 +22,9 @@ from dmc.program.limits import (
     Name,
     Shape,
 )
+from dmc.program.signature import Paddings, Role, Splits, StateSpec
 from dmc.runtime.consistency import misfit_of_split
 from dmc.runtime.regular_file import open_regular
-from dmc.runtime.signature import Paddings, Role, Splits, StateSpec
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -35,7 +35,7 @@ OTHER = "pass a directory step-…"
 class Tensor(msgspec.Struct, frozen=True):
     """The layout of a tensor: its global shape, how it is split and padded before, and the shard of each distinct part.
 
-    role, aliases, transient: as of `dmc.runtime.signature.StateSpec`.
+    role, aliases, transient: as of `dmc.program.signature.StateSpec`.
     """
 
     dtype: ElementType

@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 
 from dmc.errors import DmcError
+from dmc.program.signature import Signature
 from dmc.runtime.atomic import sync_directory
 from dmc.runtime.ranks import Spread
-from dmc.runtime.signature import Signature
 from dmc.runtime.stored_state import state_key
 from dmc.runtime.world.checkpoint.manifest import (
     MANIFEST,

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dmc.program import DEVICE, Buffer, Move, Space
 from dmc.program.categories import CATEGORIES
-from dmc.program.labels import BACKWARD, RECOMPUTED, UPDATE
+from dmc.program.job import Job
+from dmc.program.labels import BACKWARD, RECOMPUTED, UPDATE, short
+from dmc.program.offloading import offloaded
+from dmc.program.program import DEVICE, HOST, Await, Buffer, Move, Program, Range, Record, Space
 
 _LAYER = re.compile(r"^(?:[^.\d][^.]*\.)*\d+(?=\.|$)")
 _NO_MODULE = "outside modules"
@@ -102,6 +105,53 @@ class RankMemory:
     def in_host_memory(self) -> dict[str, int]:
         """Bytes of state by module that wait in host memory between steps, largest first."""
         return _by_module(self.waiting)
+
+
+def memories_of(job: Job) -> tuple[RankMemory, ...]:
+    """The memory of the ranks of a job; those with equal programs are one entry. Linear in the number of buffers and
+    commands."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    programs: list[Program] = []
+    for own in job.classes:
+        key = (tuple(own.program.arenas.items()), own.program.buffers)
+        if key not in alike:
+            programs.append(own.program)
+        alike.setdefault(key, []).extend(own.ranks)
+    return tuple(_rank_memory(program, ranks) for program, ranks in zip(programs, alike.values(), strict=True))
+
+
+def _rank_memory(program: Program, ranks: Sequence[int]) -> RankMemory:
+    buffers = _apart(buffer for buffer in program.buffers if buffer.range.space == DEVICE)
+    columns = {category: column for column, category in enumerate(CATEGORIES)}
+    changes = np.zeros((len(program.commands) + 1, len(columns)), dtype=np.int64)
+    for buffer in buffers:
+        changes[buffer.first, columns[buffer.category]] += buffer.range.length
+        changes[buffer.last + 1, columns[buffer.category]] -= buffer.range.length
+    live = np.cumsum(changes, axis=0)[: max(len(program.commands), 1)]
+    waiting = tuple(buffer for buffer in program.buffers if buffer.range.space == HOST)
+    return RankMemory(tuple(ranks), program.arenas, buffers, live, _labels(program), tuple(offloaded(program)), waiting)
+
+
+def _apart(buffers: Iterable[Buffer]) -> tuple[Buffer, ...]:
+    """The buffers without overlap: one overwritten in place ends where the new value begins."""
+    apart: list[Buffer] = []
+    ordered = sorted(buffers, key=lambda buffer: (buffer.range, buffer.first, buffer.last))
+    begins: dict[Range, int] = {}  # For each place, when the next buffer there begins.
+    for buffer in reversed(ordered):
+        last = min(buffer.last, begins.get(buffer.range, buffer.last + 1) - 1)
+        begins[buffer.range] = buffer.first
+        if buffer.first <= last:
+            apart.append(msgspec.structs.replace(buffer, last=last))
+    return tuple(reversed(apart))
+
+
+def _labels(program: Program) -> tuple[str, ...]:
+    """An event is named after the work before it."""
+    labels: list[str] = []
+    for command in program.commands:
+        is_event = isinstance(command, Record | Await)
+        labels.append((labels[-1] if labels else "") if is_event else short(command.label))
+    return tuple(labels)
 
 
 def module_of(label: str) -> str:
