@@ -29,7 +29,7 @@ from bench.gpu_models import MODELS
 from bench.record import write_record
 from dmc.api import compile_artifact
 from dmc.observer import RecordingObserver
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from examples.gpt import GPT, Shape
 from tests.models.case import token_batch, token_loss
 

@@ -8,7 +8,7 @@ import dmc
 from bench.gpu_models import Model, empty
 from bench.gpu_peers import CLIP, DECAY, RATE
 from dmc.api import compile_artifact
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 
 
 def compiled(model: Model, dropout: float, machine: str, tuning: Path | None) -> Artifact:

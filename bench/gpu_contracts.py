@@ -18,9 +18,9 @@ import numpy as np
 from bench.record import write_record
 from dmc.program import Job
 from dmc.program.code import DeviceCode
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.cuda_streams import CudaStreams, open_device
-from dmc.runtime.replay import issue
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.gpu.cuda_streams import CudaStreams, open_device
+from dmc.runtime.sessions.replay.issue import issue
 from tests.guarded import faults, launches_of
 
 RESULTS = Path(__file__).parent / "results" / "gpu_contracts.json"

@@ -26,8 +26,8 @@ from bench.record import write_record
 from dmc.errors import DmcError
 from dmc.program import Launch
 from dmc.program.tuning import CANDIDATES, Candidates, Tunable
-from dmc.runtime import tuner
-from dmc.runtime.cuda_streams import open_device
+from dmc.runtime.gpu.cuda_streams import open_device
+from dmc.runtime.sessions.replay import tuner
 
 RESULTS = Path(__file__).parent / "results" / "gpu_energy.json"
 # A graph takes so many microseconds; the meter counts for so many seconds.

@@ -18,7 +18,7 @@ from bench.record import write_record
 from dmc.machine import machine, machine_of
 from dmc.program import Job
 from dmc.program.profile import Profile
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from dmc.simulator import simulate
 from dmc.simulator.comparison import Comparison, compare
 

@@ -26,7 +26,8 @@ from bench.packed import PACKED, load_packed
 from bench.record import write_record
 from dmc.program import Launch, Move, Program, Space
 from dmc.program.code import DeviceCode
-from dmc.runtime import load, replay
+from dmc.runtime import load
+from dmc.runtime.sessions.replay import issue as replay
 
 RESULTS = Path(__file__).parent / "results" / "gpu_profile.json"
 PEAK = 989.4e12

@@ -105,8 +105,8 @@ def _write_products(path: Path) -> int:
 
 def _run_products(path: Path) -> int:
     from dmc.program.tuning import Candidates
-    from dmc.runtime.cuda_streams import open_device
-    from dmc.runtime.tuner import compared
+    from dmc.runtime.gpu.cuda_streams import open_device
+    from dmc.runtime.sessions.replay.tuner import compared
 
     wrong = 0
     for kernel, label, fact in compared(open_device(), Candidates.from_bytes(path.read_bytes(), str(path))):

@@ -74,14 +74,14 @@ def _graphs(kind: str) -> Generator[None]:
     if kind == KERNELS:
         yield
         return
-    with patch("dmc.runtime.captured_graph.SmallKernels.replace"):
+    with patch("dmc.runtime.gpu.captured_graph.SmallKernels.replace"):
         yield
 
 
 def _small_ones() -> list[tuple[str, list[bytes]]]:
     """What fills and copies leave in device and in pinned memory, with each kind of graph."""
     from dmc.program.code import DeviceCode
-    from dmc.runtime.cuda_streams import open_device
+    from dmc.runtime.gpu.cuda_streams import open_device
 
     streams = open_device()
     streams.prepare(1, DeviceCode({}, {}))

@@ -81,8 +81,8 @@ def prepare(directory: Path, machine: str) -> None:
 
 def _tuned(directory: Path) -> tuple[str, list[dict[str, Any]]]:
     """The device and its versions, and what was measured of each kernel."""
-    from dmc.runtime.cuda_streams import open_device
-    from dmc.runtime.tuner import tune
+    from dmc.runtime.gpu.cuda_streams import open_device
+    from dmc.runtime.sessions.replay.tuner import tune
 
     path = directory / f"{OURS}{CANDIDATES}"
     found: list[dict[str, Any]] = []

@@ -19,7 +19,7 @@ from dmc.kernels.problem import Problem
 from dmc.kernels.recipe import Buffer, Recipe
 from dmc.kernels.references.draws import empty
 from dmc.program.code import TensorMap
-from dmc.runtime.tensor_maps import TensorMaps
+from dmc.runtime.gpu.tensor_maps import TensorMaps
 
 # Without stubs, and not installed where this is checked.
 cupy: Any = importlib.import_module("cupy")

@@ -191,7 +191,7 @@ def train(step: Any, given: Sequence[Sequence[Batch]]) -> list[float]:
 
 def own_part(step: Any, batch: Batch, rank: int) -> dict[str, np.ndarray]:
     """A rank's part of a global batch, as a loader of its own would give it; the whole of what another stage reads."""
-    from dmc.runtime.ranks import Ranks
+    from dmc.runtime.tensors.ranks import Ranks
 
     spreads = Ranks(step.signature).spreads
     return {n: spreads[n].part(array, rank) if rank in spreads[n].holders else array for n, array in batch.items()}

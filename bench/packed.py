@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from dmc.dtypes import dtype_of
-from dmc.runtime.arrays import zeros
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from dmc.runtime.step import Step
+from dmc.runtime.tensors.arrays import zeros
 
 PACKED = ".step"
 _ZERO = ("parameter", "optimizer")

@@ -23,7 +23,7 @@ from bench.record import write_record
 from dmc import plans
 from dmc.api import CompiledStep, compile_artifact
 from dmc.machine import cost_table_hash, machine
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from dmc.simulator import simulate
 from examples.gpt import GPT, Shape
 from tests.models.case import token_batch, token_loss

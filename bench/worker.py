@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from bench.resident import peak, reset_peak
 
 if TYPE_CHECKING:
-    from dmc.runtime.artifact import Artifact
+    from dmc.runtime.files.artifact import Artifact
     from tests.models.case import Case
 
 CORES = 2

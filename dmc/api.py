@@ -34,12 +34,12 @@ from dmc.phases import Phase
 from dmc.plans import Plan, Recipe
 from dmc.progress import shown
 from dmc.requests import asked
-from dmc.runtime.artifact import TRAINING, Artifact
-from dmc.runtime.cpu import check_cpu
+from dmc.runtime.files.artifact import TRAINING, Artifact
 from dmc.runtime.loading import File, check_alone
-from dmc.runtime.open_session import check_device
-from dmc.runtime.saved_state import read_state
-from dmc.runtime.settings import RunSettings
+from dmc.runtime.process.cpu import check_cpu
+from dmc.runtime.process.settings import RunSettings
+from dmc.runtime.sessions.open_session import check_device
+from dmc.runtime.state.saved_state import read_state
 from dmc.runtime.world.launch import World, world_from_environment
 from dmc.search.automatic import found_plan
 from dmc.target import Target, targets

@@ -38,8 +38,8 @@ from dmc.phases import check_all_trained
 from dmc.plans import Plan, Recipe, ResolvedPlan
 from dmc.plans.rules import Pipeline
 from dmc.plans.uneven import Factors
-from dmc.runtime.arrays import placeholder, to_array
-from dmc.runtime.artifact import EVALUATION, Artifact, program_name
+from dmc.runtime.files.artifact import EVALUATION, Artifact, program_name
+from dmc.runtime.tensors.arrays import placeholder, to_array
 from dmc.target import Target, targets
 from dmc.verification import Request, Subject, Verification, amount_of
 

@@ -14,15 +14,15 @@ from dmc import optim
 from dmc.errors import DmcError, StateError
 from dmc.first_values import initialise
 from dmc.outside import Outside
-from dmc.runtime import state as states
-from dmc.runtime.arrays import are_zeros
-from dmc.runtime.artifact import Artifact
 from dmc.runtime.checks import LearningRates, rates_of
-from dmc.runtime.saved_state import SavedState
-from dmc.runtime.settings import RunSettings
-from dmc.runtime.state import StateDict
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.process.settings import RunSettings
+from dmc.runtime.state import dictionaries as states
+from dmc.runtime.state.dictionaries import StateDict
+from dmc.runtime.state.saved_state import SavedState
 from dmc.runtime.step import Step
 from dmc.runtime.step_phase import Phases, StepPhase
+from dmc.runtime.tensors.arrays import are_zeros
 from dmc.runtime.variant import Batch
 from dmc.runtime.world.launch import World
 
@@ -126,7 +126,7 @@ class CompiledStep(Step):
         """A copy of the state: {"model": tensors by name, "optimizer": by "<parameter>.<slot>", "step", "seed"}.
 
         `step.update(model)` puts the trained parameters into a PyTorch model. The keys of "model" are those of
-        `model.state_dict()`. What these leave out is in "other"; see `dmc.runtime.state.StateDict`.
+        `model.state_dict()`. What these leave out is in "other"; see `dmc.runtime.state.dictionaries.StateDict`.
         """
         state = super().state_dict()
         if self._outside is not None:

@@ -35,10 +35,10 @@ from dmc.program.offloading import fetched_bytes, offloaded_bytes
 from dmc.program.signature import Signature
 from dmc.program.tuning import Table
 from dmc.proof import verify
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.holders import with_holders
-from dmc.runtime.ledger import Ledger
-from dmc.runtime.versions import tool_versions
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.files.versions import tool_versions
+from dmc.runtime.reports.ledger import Ledger
+from dmc.runtime.tensors.holders import with_holders
 from dmc.target import CPU, CUDA, Target, targets
 
 # What executes a plan on a GPU: dmc, which replays it as one CUDA graph, or IREE's runtime, in one lane.
@@ -79,7 +79,7 @@ class Built:
     code: DeviceCode | None = None
 
     def artifact(self, target: str, precision: str, state: tuple[np.ndarray, ...], moved: Movements) -> Artifact:
-        """What is saved and run; see `dmc.runtime.artifact.Artifact`. moved: between ranks, without messages."""
+        """What is saved and run; see `dmc.runtime.files.artifact.Artifact`. moved: between ranks, without messages."""
         all_moved = with_messages(moved, self.job)
         return Artifact(
             signature=self.signature,

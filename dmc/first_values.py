@@ -23,10 +23,10 @@ from dmc.errors import DmcError, StateError
 from dmc.importer.torch_internals import is_mutable, storage_key, untraced
 from dmc.importer.traced import MLIR_NAMES
 from dmc.program.signature import StateSpec
-from dmc.runtime.arrays import to_array
-from dmc.runtime.fingerprints import fingerprints
-from dmc.runtime.held_state import HeldState
-from dmc.runtime.ranks import NOTHING, Spread
+from dmc.runtime.state.fingerprints import fingerprints
+from dmc.runtime.state.held_state import HeldState
+from dmc.runtime.tensors.arrays import to_array
+from dmc.runtime.tensors.ranks import NOTHING, Spread
 
 _ITEM = (torch.ops.aten.item.default, torch.ops.aten._local_scalar_dense.default)
 _EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")

@@ -14,7 +14,7 @@ from dmc.importer.forward.precision import Precision
 from dmc.phases import Phase, check_phases
 from dmc.plans import Recipe
 from dmc.plans.rules import Pipeline
-from dmc.runtime.artifact import TRAINING, program_name
+from dmc.runtime.files.artifact import TRAINING, program_name
 from dmc.verification import Request
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from dmc.program import Job, Space
 from dmc.program.certificate import ASSUMPTIONS, PROPERTIES, Certificate
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.container import writing
-from dmc.runtime.versions import tool_versions
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.files.container import writing
+from dmc.runtime.files.versions import tool_versions
 from tests.linear_step import MLIR, SIGNATURE, initial_state
 from tests.random_jobs import random_job
 

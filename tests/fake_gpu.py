@@ -16,8 +16,8 @@ from dmc.errors import DmcError
 from dmc.program import Command, Job, Lane, Program, Range, Slot, Space
 from dmc.program.code import DeviceCode
 from dmc.program.signature import Signature, StateSpec, TensorSpec
-from dmc.runtime.cuda_streams import CudaStreams
-from dmc.runtime.replay_session import ReplaySession
+from dmc.runtime.gpu.cuda_streams import CudaStreams
+from dmc.runtime.sessions.replay.session import ReplaySession
 from dmc.runtime.world.launch import World
 from tests.fake_graph import GraphDriver
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from dmc.runtime.container import MANIFEST
+from dmc.runtime.files.container import MANIFEST
 
 Members = dict[str, bytes]
 # Bytes before the packed values of a job: its mark and schema.

@@ -16,7 +16,7 @@ import numpy as np
 
 from dmc.program.movements import Movements
 from dmc.program.signature import Signature, StateSpec, TensorSpec
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from dmc.runtime.step import Step
 
 ROWS, WIDTH, OUT = 4, 3, 2

@@ -16,8 +16,8 @@ from dmc.lowering.kernels.kernels import compile_kernels
 from dmc.lowering.stream.program import compile_job
 from dmc.program import Await, Channel, Collective, Job, Lane, Launch, Move, Program, Range, Record, Slot, aligned
 from dmc.program.signature import Signature, StateSpec, TensorSpec
-from dmc.runtime.device import Device
-from dmc.runtime.planned import PlannedSession
+from dmc.runtime.sessions.iree.device import Device
+from dmc.runtime.sessions.iree.planned import PlannedSession
 from dmc.target import CPU
 
 COMPUTE, COMM, COPY_IN, COPY_OUT = range(4)

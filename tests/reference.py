@@ -18,7 +18,7 @@ from dmc.compiled_step import CompiledPhase, CompiledStep
 from dmc.plans import builder
 from dmc.runtime.checkpoints import Checkpoints
 from dmc.runtime.outputs import LazyArray, Loss
-from dmc.runtime.state import StateDict
+from dmc.runtime.state.dictionaries import StateDict
 from tests.markdown import DOCS
 
 PAGE = DOCS / "reference.md"

@@ -21,7 +21,15 @@ from dmc.pipeline import STAGES, Stage
 
 ROOT = Path(__file__).resolve().parents[1]
 # The packages whose folders follow the pipeline, and what a folder of them holds at most.
-STRUCTURED = ("dmc.passes", "dmc.analysis", "dmc.importer", "dmc.printer", "dmc.rewriting", "dmc.lowering")
+STRUCTURED = (
+    "dmc.passes",
+    "dmc.analysis",
+    "dmc.importer",
+    "dmc.printer",
+    "dmc.rewriting",
+    "dmc.lowering",
+    "dmc.runtime",
+)
 MAX_ENTRIES = 20
 # Folders that hold passes only, or groups of them.
 GROUPS = ("dmc.passes.scheduled.tensors",)

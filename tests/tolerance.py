@@ -1,6 +1,6 @@
 """How far a compiled step may be from PyTorch eager: what `dmc.compile` itself allows, and what some tests ask for.
 
-Numbers are those of five steps; `dmc.runtime.tolerance` says what they mean.
+Numbers are those of five steps; `dmc.runtime.comparison.tolerance` says what they mean.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import torch
 
-from dmc.runtime.tolerance import TOLERANCE as OF_PRECISION
-from dmc.runtime.tolerance import Tolerance
+from dmc.runtime.comparison.tolerance import TOLERANCE as OF_PRECISION
+from dmc.runtime.comparison.tolerance import Tolerance
 
 State = Mapping[str, torch.Tensor]
 

@@ -13,7 +13,7 @@ from torch import nn
 
 import dmc
 from dmc.plans import Plan
-from dmc.runtime.ranks import Ranks
+from dmc.runtime.tensors.ranks import Ranks
 from tests.compiled import assert_same_bits, clone_state, compile_case, model_state, train
 from tests.eager import EagerTrainer
 from tests.models.case import Case, masked_batch

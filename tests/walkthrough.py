@@ -20,10 +20,10 @@ import dmc
 from dmc import dialect
 from dmc._mlir import ir
 from dmc.printer import printed
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.plan_lines import lines_of
-from dmc.runtime.plan_table import table
-from dmc.runtime.tables import as_text
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.reports.plan.lines import lines_of
+from dmc.runtime.reports.plan.table import table
+from dmc.runtime.reports.tables import as_text
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, FORMS = DOCS / "walkthrough.md", DOCS / "walkthrough"

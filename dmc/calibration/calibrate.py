@@ -12,9 +12,9 @@ from dmc.calibration import gpu, links, steps
 from dmc.calibration.graphs import Graphs
 from dmc.errors import DmcError
 from dmc.machine import Machine, machine, machine_names, machine_of
-from dmc.runtime.cuda_streams import open_device
-from dmc.runtime.meeting import communicators_of, store_of
-from dmc.runtime.settings import RunSettings
+from dmc.runtime.gpu.cuda_streams import open_device
+from dmc.runtime.process.settings import RunSettings
+from dmc.runtime.sessions.meeting import communicators_of, store_of
 from dmc.runtime.world.channels import Channels
 from dmc.runtime.world.launch import World
 

@@ -29,7 +29,7 @@ from dmc.lowering.stream.program import compile_job
 from dmc.machine import Copying, Device, Floor, Machine, Rates, Shares, at_peak_ns
 from dmc.pipeline import stem
 from dmc.program import Command, Job, Kernel, Launch
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from dmc.target import CPU
 
 FLOOR = "launch"

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from dmc.program import Command, Lane, Operand, Program, Space
 from dmc.program.code import DeviceCode
-from dmc.runtime.cuda_streams import CudaStreams
-from dmc.runtime.replay import issue
-from dmc.runtime.tuner import drawn
+from dmc.runtime.gpu.cuda_streams import CudaStreams
+from dmc.runtime.sessions.replay.issue import issue
+from dmc.runtime.sessions.replay.tuner import drawn
 from dmc.runtime.world.channels import Channels
 from dmc.runtime.world.neighbours import neighbours
 from dmc.runtime.world.store import Store

@@ -7,7 +7,7 @@ from torch import nn
 
 from dmc import optim
 from dmc.api import compile_artifact
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 
 # Layers, width, tokens of a sequence, sequences, words.
 _TRANSFORMERS = ((2, 96, 96, 8, 512), (3, 192, 64, 8, 256))

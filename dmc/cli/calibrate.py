@@ -22,7 +22,7 @@ from dmc.calibration.fits import also_tuned
 from dmc.errors import DmcError
 from dmc.machine import Machine, cost_table_hash, machine, write_machine
 from dmc.program.tuning import Table
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from dmc.runtime.world.launch import World, world_from_environment
 
 # Seconds after which a calibration of GPUs is ended.

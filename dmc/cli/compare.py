@@ -10,8 +10,8 @@ from typing import Any
 
 from dmc.machine import machine, machine_names, machine_of
 from dmc.program.profile import Profile
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.report import columns
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.reports.report import columns
 from dmc.simulator import simulate
 from dmc.simulator.comparison import both, compare
 

@@ -20,9 +20,9 @@ from dmc.program.categories import CATEGORIES
 from dmc.program.rank_memory import RankMemory, memories_of
 from dmc.program.signature import Signature, StateSpec, TensorSpec, Tree
 from dmc.program.sizes import size_text
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.ranks import Ranks
-from dmc.runtime.tree import unflatten
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.tensors.ranks import Ranks
+from dmc.runtime.tensors.tree import unflatten
 
 _TOP_OPS = 8
 _TOP_RANKS = 8

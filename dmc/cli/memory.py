@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dmc.cli.programs import add_option, read_program
-from dmc.runtime.memory_report import report
+from dmc.runtime.reports.memory.report import report
 
 
 def add_parser(commands: Any) -> None:
@@ -24,7 +24,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises ArtifactError."""
     # Rich takes a while to load, and only this command needs it.
-    from dmc.runtime.memory_plot import page, plot
+    from dmc.runtime.reports.memory.plot import page, plot
 
     made = report(read_program(arguments.file, arguments.program).job)
     if arguments.plot:

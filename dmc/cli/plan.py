@@ -18,10 +18,10 @@ from dmc.cli.plan_schedule import schedule_text
 from dmc.cli.programs import add_option, read_program
 from dmc.errors import DmcError
 from dmc.program import Job
-from dmc.runtime.artifact import TRAINING
-from dmc.runtime.plan_lines import Line, lines_of
-from dmc.runtime.plan_report import PlanReport
-from dmc.runtime.report import columns
+from dmc.runtime.files.artifact import TRAINING
+from dmc.runtime.reports.plan.lines import Line, lines_of
+from dmc.runtime.reports.plan.report import PlanReport
+from dmc.runtime.reports.report import columns
 
 # Commands shown on either side of the one given to `--around`.
 _NEIGHBOURS = 5
@@ -91,8 +91,8 @@ def _compared(old: Job, new: Job, arguments: argparse.Namespace) -> str:
 
 def _table(rows: Iterable[tuple[str, Line]]) -> str:
     # Rich takes a while to load, and only this command needs it.
-    from dmc.runtime.plan_table import table
-    from dmc.runtime.tables import as_text
+    from dmc.runtime.reports.plan.table import table
+    from dmc.runtime.reports.tables import as_text
 
     return as_text([table(rows)], columns())
 

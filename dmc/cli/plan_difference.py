@@ -9,7 +9,7 @@ from typing import Literal
 
 from dmc.program import Job, Space
 from dmc.program.sizes import size_text
-from dmc.runtime.plan_lines import Line, lines_of
+from dmc.runtime.reports.plan.lines import Line, lines_of
 
 Mark = Literal["-", "+", "<", ">"]
 

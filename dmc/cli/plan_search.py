@@ -11,7 +11,7 @@ from dmc.cli.source import as_keywords, check_keywords, function_of
 from dmc.errors import DmcError
 from dmc.program.sizes import size_of, size_text
 from dmc.progress import shown
-from dmc.runtime.report import columns
+from dmc.runtime.reports.report import columns
 
 if TYPE_CHECKING:
     from dmc.search import Found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from dmc.runtime.artifact import TRAINING, Artifact
+from dmc.runtime.files.artifact import TRAINING, Artifact
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from dmc.cli.simulate_notes import notes
 from dmc.errors import ArtifactError
 from dmc.machine import machine, machine_names
 from dmc.program.tuning import Table
-from dmc.runtime.report import columns
+from dmc.runtime.reports.report import columns
 from dmc.simulator import Simulation, simulate
 from dmc.simulator.summary import summarise
 from dmc.simulator.timeline import timeline_page

@@ -9,7 +9,7 @@ from dmc.machine.cost import move_ns
 from dmc.program import DEVICE, PINNED_HOST, STAGED
 from dmc.program.signature import Signature
 from dmc.program.sizes import size_text
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from dmc.simulator import Simulation
 
 

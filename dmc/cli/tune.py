@@ -18,7 +18,7 @@ from typing import Any
 from dmc.errors import ArtifactError, DmcError
 from dmc.program.sizes import size_text
 from dmc.program.tuning import CANDIDATES, TUNED, Candidates, Choice, Table
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 
 
 def add_parser(commands: Any) -> None:
@@ -42,8 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     candidates = Candidates.joined([_read(path) for path in arguments.files]).without(known.choices)
     # Only here is a GPU needed.
-    from dmc.runtime.cuda_streams import open_device
-    from dmc.runtime.tuner import tune
+    from dmc.runtime.gpu.cuda_streams import open_device
+    from dmc.runtime.sessions.replay.tuner import tune
 
     device = open_device()
     choices: dict[str, Choice] = {}

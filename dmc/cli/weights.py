@@ -19,10 +19,10 @@ from safetensors.numpy import save_file
 from dmc.dtypes import describe, mlir_name
 from dmc.errors import DmcError
 from dmc.program.sizes import size_text
-from dmc.runtime.arrays import are_zeros
-from dmc.runtime.report import columns
-from dmc.runtime.saved_state import read_state
-from dmc.runtime.tables import as_text, table
+from dmc.runtime.reports.report import columns
+from dmc.runtime.reports.tables import as_text, table
+from dmc.runtime.state.saved_state import read_state
+from dmc.runtime.tensors.arrays import are_zeros
 
 
 def add_parser(commands: Any) -> None:

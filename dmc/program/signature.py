@@ -92,9 +92,9 @@ class Signature:
     call. aux: the tree of auxiliary outputs over `outputs[2:]`, or None. learning_rates: the default learning rate of
     each parameter group. mesh: axis to number of ranks along it, major first; ranks count row-major. None where the
     step is not for a mesh; otherwise a session takes and returns, for each tensor, one per rank: `<name>@<rank>`
-    (`dmc.runtime.ranks`). splits: by name of a state tensor, input or output, how it is split; others are replicated.
-    paddings: by name, how it is padded before it is split, so that the parts are equal. holders: by name of a state
-    tensor, control, input or output, the ranks that have a part of it; what is not named, all have.
+    (`dmc.runtime.tensors.ranks`). splits: by name of a state tensor, input or output, how it is split; others are
+    replicated. paddings: by name, how it is padded before it is split, so that the parts are equal. holders: by name of
+    a state tensor, control, input or output, the ranks that have a part of it; what is not named, all have.
     bounds: inputs that are read as indices; a call with one out of range is refused. phase: whose program it is, of a
     step with phases.
     """

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from pathlib import Path
 
-from dmc.runtime import state as states
+from dmc.runtime.state import dictionaries as states
 from dmc.runtime.step import Step
 from dmc.runtime.world.checkpoint import CheckpointWriter, latest, read_checkpoint
 from dmc.runtime.world.store import alone

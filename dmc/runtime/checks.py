@@ -9,7 +9,7 @@ import numpy as np
 
 from dmc.errors import ArtifactError, InputError
 from dmc.program.signature import Signature, StateSpec, counter_of
-from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, kind_of
+from dmc.runtime.files.artifact import EVALUATION, TRAINING, Artifact, kind_of
 
 _CONTROLS = ("lr", "guard")
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Literal, overload
 
 from dmc.errors import InputError
-from dmc.runtime.saved_state import SavedState, read_state
+from dmc.runtime.state.saved_state import SavedState, read_state
 
 if TYPE_CHECKING:
     from dmc.runtime.step import Step

@@ -9,10 +9,10 @@ import numpy as np
 
 from dmc.dtypes import describe, dtype_of
 from dmc.program.signature import TensorSpec
-from dmc.runtime.calls import Output, Queue
 from dmc.runtime.foreign import LOSS, NotOfTorch
-from dmc.runtime.number import Number
-from dmc.runtime.ranks import Spread
+from dmc.runtime.sessions.queue import Output, Queue
+from dmc.runtime.tensors.number import Number
+from dmc.runtime.tensors.ranks import Spread
 
 # Gives bytes to all ranks, and returns those of each.
 Exchange: TypeAlias = Callable[[bytes], Sequence[bytes]]

@@ -13,26 +13,26 @@ import numpy as np
 
 from dmc.errors import ArtifactError, InputError, NonFiniteLossError, VerificationError
 from dmc.program.signature import Signature, counter_of
-from dmc.runtime.artifact import EVALUATION, TRAINING, Artifact, check_state, kind_of
 from dmc.runtime.checks import LearningRates, check_artifact, in_order, not_finite, rates_of
-from dmc.runtime.fingerprints import fingerprints
+from dmc.runtime.comparison.outcome import Expected, shown
+from dmc.runtime.comparison.tolerance import TOLERANCE
+from dmc.runtime.files.artifact import EVALUATION, TRAINING, Artifact, check_state, kind_of
 from dmc.runtime.foreign import STEP, NotOfTorch
-from dmc.runtime.held_state import HeldState
-from dmc.runtime.ledger import Ledger
-from dmc.runtime.memory_report import MemoryReport
-from dmc.runtime.memory_report import report as memory_of
-from dmc.runtime.open_session import open_step
-from dmc.runtime.outcome import Expected, shown
 from dmc.runtime.outputs import LazyArray
-from dmc.runtime.plan_report import PlanReport
-from dmc.runtime.planned import PlannedSession
-from dmc.runtime.profiling import Profile, profile
-from dmc.runtime.settings import RunSettings
+from dmc.runtime.process.settings import RunSettings
+from dmc.runtime.process.uncopied import Uncopied
+from dmc.runtime.reports.ledger import Ledger
+from dmc.runtime.reports.memory.report import MemoryReport
+from dmc.runtime.reports.memory.report import report as memory_of
+from dmc.runtime.reports.plan.report import PlanReport
+from dmc.runtime.sessions.iree.planned import PlannedSession
+from dmc.runtime.sessions.open_session import open_step
+from dmc.runtime.sessions.profiling import Profile, profile
+from dmc.runtime.state.fingerprints import fingerprints
+from dmc.runtime.state.held_state import HeldState
+from dmc.runtime.state.step_state import StepState
 from dmc.runtime.step_phase import Phases, StepPhase
-from dmc.runtime.step_state import StepState
-from dmc.runtime.tolerance import TOLERANCE
-from dmc.runtime.tree import flatten_call
-from dmc.runtime.uncopied import Uncopied
+from dmc.runtime.tensors.tree import flatten_call
 from dmc.runtime.variant import Batch, Variant, fitting
 from dmc.runtime.world.launch import World, world_from_environment
 

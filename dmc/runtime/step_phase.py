@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from dmc.errors import InputError
 from dmc.program.signature import counter_of
 from dmc.runtime.checks import LearningRates, in_order
-from dmc.runtime.tree import flatten_call
+from dmc.runtime.tensors.tree import flatten_call
 from dmc.runtime.variant import Batch
 
 Found_co = TypeVar("Found_co", covariant=True)

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
 from dmc.errors import InputError
-from dmc.program import Job
-from dmc.program.code import DeviceCode
 from dmc.program.signature import Signature, TensorSpec
-from dmc.runtime.arrays import to_array
-from dmc.runtime.calls import Output, Queue
-from dmc.runtime.index_bounds import IndexCheck
 from dmc.runtime.outputs import LazyArray, OfAnother, output_kind
-from dmc.runtime.ranks import Ranks
-from dmc.runtime.tree import unflatten
+from dmc.runtime.sessions.queue import Output, Queue
+from dmc.runtime.tensors.arrays import to_array
+from dmc.runtime.tensors.index_bounds import IndexCheck
+from dmc.runtime.tensors.ranks import Ranks
+from dmc.runtime.tensors.tree import unflatten
 from dmc.runtime.world.peers import Peers
 
 # A batch in the order of a signature.
 Batch = Callable[[Signature], Sequence[Any]]
-Code = TypeVar("Code", bytes, DeviceCode)
-
-
-@dataclass(frozen=True)
-class Executable(Generic[Code]):
-    """A program for a session. signature: of the ranks that it runs (`Ranks.linked`). code: of the job."""
-
-    signature: Signature
-    job: Job
-    code: Code
 
 
 class Issuing(Queue, Protocol):

@@ -12,8 +12,8 @@ from torch.utils import _pytree as pytree
 from dmc.dtypes import Array
 from dmc.errors import InputError
 from dmc.program.signature import Signature
-from dmc.runtime.arrays import to_array
-from dmc.runtime.tree import flatten_call
+from dmc.runtime.tensors.arrays import to_array
+from dmc.runtime.tensors.tree import flatten_call
 
 
 def reordered(example: Any, by: int) -> Any:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from dmc.errors import VerificationError
 from dmc.observer import Observer
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.difference import Difference
-from dmc.runtime.outcome import Expected, shown
+from dmc.runtime.comparison.difference import Difference
+from dmc.runtime.comparison.outcome import Expected, shown
+from dmc.runtime.files.artifact import Artifact
 from dmc.runtime.step import Step
 from dmc.verification.batch import batch_of
 from dmc.verification.expected import expected_of, slack_of

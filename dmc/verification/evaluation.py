@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dmc.errors import VerificationError
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.outcome import Expected, shown
+from dmc.runtime.comparison.outcome import Expected, shown
+from dmc.runtime.comparison.tolerance import TOLERANCE
+from dmc.runtime.files.artifact import Artifact
 from dmc.runtime.step import Step
-from dmc.runtime.tolerance import TOLERANCE
 from dmc.verification.batch import batch_of
 from dmc.verification.expected import slack_of
 from dmc.verification.forms import Forms, Outcome

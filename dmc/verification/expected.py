@@ -8,10 +8,10 @@ import numpy as np
 
 from dmc.dtypes import Array
 from dmc.program.signature import StateSpec
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.difference import Slack, apart
-from dmc.runtime.outcome import Expected
-from dmc.runtime.tolerance import TOLERANCE
+from dmc.runtime.comparison.difference import Slack, apart
+from dmc.runtime.comparison.outcome import Expected
+from dmc.runtime.comparison.tolerance import TOLERANCE
+from dmc.runtime.files.artifact import Artifact
 from dmc.verification.reference import Reference
 from dmc.verification.roundings import MARGIN, of_order
 

@@ -9,12 +9,12 @@ from torch import fx
 from dmc.dtypes import Array
 from dmc.importer import origin
 from dmc.program import Job, Launch, Program, Range, accesses
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.difference import difference
-from dmc.runtime.open_session import open_session
-from dmc.runtime.planned import PlannedSession
-from dmc.runtime.ranks import Ranks
-from dmc.runtime.tolerance import Tolerance
+from dmc.runtime.comparison.difference import difference
+from dmc.runtime.comparison.tolerance import Tolerance
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.sessions.iree.planned import PlannedSession
+from dmc.runtime.sessions.open_session import open_session
+from dmc.runtime.tensors.ranks import Ranks
 from dmc.verification.arrays import array_of
 from dmc.verification.forms import Forms, Watched
 from dmc.verification.graphs import Trace

@@ -19,8 +19,8 @@ from dmc.interpreter.bodies import kernels_of
 from dmc.interpreter.slots import INPUTS
 from dmc.mesh import Mesh
 from dmc.program import Launch
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.ranks import Ranks
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.tensors.ranks import Ranks
 from dmc.step_function import arguments, find_step, results
 
 # Outputs and state after a step, by name.

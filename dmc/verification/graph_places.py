@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dmc.importer import origin
 from dmc.importer.capture.capture import MODEL
 from dmc.importer.decompositions import decompositions
-from dmc.runtime.difference import difference
-from dmc.runtime.tolerance import Tolerance
+from dmc.runtime.comparison.difference import difference
+from dmc.runtime.comparison.tolerance import Tolerance
 from dmc.verification.arrays import array_of
 from dmc.verification.graphs import Graphs, Joint, Trace
 from dmc.verification.reference import ModuleOutputs

@@ -11,8 +11,8 @@ import numpy as np
 
 from dmc.dtypes import Array
 from dmc.program.labels import GRADIENT
-from dmc.runtime.difference import Difference, difference
-from dmc.runtime.tolerance import Tolerance
+from dmc.runtime.comparison.difference import Difference, difference
+from dmc.runtime.comparison.tolerance import Tolerance
 from dmc.verification import graph_places
 from dmc.verification.arrays import array_of
 from dmc.verification.graphs import Graphs, Trace

@@ -12,10 +12,10 @@ import numpy as np
 from dmc.dtypes import Array
 from dmc.errors import DmcError, EagerError, InputError, VerificationError
 from dmc.observer import Observer
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.difference import Difference, apart
-from dmc.runtime.outcome import Expected, shown
-from dmc.runtime.state import build
+from dmc.runtime.comparison.difference import Difference, apart
+from dmc.runtime.comparison.outcome import Expected, shown
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.state.dictionaries import build
 from dmc.runtime.step import Step
 from dmc.verification.batch import batch_of, reordered
 from dmc.verification.expected import expected_of, slack_of

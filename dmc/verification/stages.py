@@ -11,7 +11,7 @@ from dmc.forms import IMPORTED, PLANNED
 from dmc.importer.update import trace_update
 from dmc.optim import OWN_COUNT
 from dmc.program.signature import counter_of
-from dmc.runtime.outcome import Expected
+from dmc.runtime.comparison.outcome import Expected
 from dmc.verification import form_places
 from dmc.verification.arrays import array_of, tensor_of
 from dmc.verification.forms import Forms, Watched

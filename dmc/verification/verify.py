@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from dmc.errors import ArtifactError, EagerError
 from dmc.observer import Observer
 from dmc.program.signature import counter_of
-from dmc.runtime.artifact import EVALUATION, Artifact, kind_of
-from dmc.runtime.cpu import check_cpu, is_checked
+from dmc.runtime.files.artifact import EVALUATION, Artifact, kind_of
+from dmc.runtime.process.cpu import check_cpu, is_checked
 from dmc.verification.comparison import Comparison
 from dmc.verification.estimate import Rates
 from dmc.verification.evaluation import check_evaluation

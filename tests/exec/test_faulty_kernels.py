@@ -11,7 +11,7 @@ from torch import nn
 import dmc
 from dmc.api import compile_artifact
 from dmc.errors import CodegenError
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from tests.faulty_iree import given, has, put_fault
 
 LAST, KERNEL, IN_PIECES = given("compile-from=stream"), has("@matmul_0_dispatch_0"), has("@matmul_0_dispatch_1")

@@ -19,7 +19,7 @@ from dmc.lowering.ledger import movements_of
 from dmc.mesh import Mesh
 from dmc.program.movements import Entry, Total
 from dmc.runtime import Ledger, Step
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from tests.linear_step import artifact
 from tests.random_collectives import mesh_text, program, random_arguments
 

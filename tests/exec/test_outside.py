@@ -20,7 +20,7 @@ import dmc
 from dmc.compiled_step import CompiledStep
 from dmc.errors import DmcError, IgnoredChange, NonFiniteLossError, StateError
 from dmc.outside import Outside
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 
 X, Y = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), torch.arange(6) % 3
 

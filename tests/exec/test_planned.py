@@ -14,8 +14,8 @@ from dmc.lowering.kernels.kernels import compile_kernels
 from dmc.lowering.stream import program as stream_program
 from dmc.lowering.stream.program import compile_job, stream_module
 from dmc.program import Await, Collective, Job, Launch, Move, Range, Record
-from dmc.runtime.device import Device
-from dmc.runtime.planned import PlannedSession
+from dmc.runtime.sessions.iree.device import Device
+from dmc.runtime.sessions.iree.planned import PlannedSession
 from dmc.target import CPU
 from tests.planned_jobs import COMM, COMPUTE, COPY_IN, COPY_OUT, Draft, run, session, signature_of
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 import dmc
 from dmc.api import compile_artifact
 from dmc.program import Job
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from tests.guarded import faults, launches_of
 from tests.planned_jobs import run, session
 

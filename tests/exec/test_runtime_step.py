@@ -14,8 +14,9 @@ import torch
 
 from dmc.errors import ArtifactError, DmcError, InputError, NonFiniteLossError, StateError
 from dmc.lowering.iree.compiler import run_iree
-from dmc.runtime import Step, device, load
-from dmc.runtime.device import Device
+from dmc.runtime import Step, load
+from dmc.runtime.sessions.iree import device
+from dmc.runtime.sessions.iree.device import Device
 from dmc.target import CPU
 from tests import linear_step
 from tests.linear_step import MLIR, SIGNATURE, batch, built, call, initial_state, reference

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 import dmc
 from dmc.errors import ArtifactError, DmcError, InputError
-from dmc.runtime.memory_report import report
+from dmc.runtime.reports.memory.report import report
 from tests.exec.test_evaluation import Net
 from tests.large import large_unless
 

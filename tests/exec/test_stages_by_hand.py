@@ -31,8 +31,8 @@ from dmc.pipeline import stem
 from dmc.program import Buffer, Class, Collective, Command, Move, Program, Range, Space, aligned
 from dmc.program.certificate import PROPERTIES
 from dmc.proof import verify
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.holders import with_holders
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.tensors.holders import with_holders
 from dmc.target import CPU
 from dmc.verification.forms import Forms
 from tests.compiled import assert_same_bits

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import dmc
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.cpu import is_checked
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.process.cpu import is_checked
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of x86-64")
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 import dmc
 from dmc.errors import ArtifactError, NonFiniteLossError, VerificationError
 from dmc.observer import RecordingObserver
-from dmc.runtime import open_session
-from dmc.runtime.outcome import Expected
+from dmc.runtime.comparison.outcome import Expected
+from dmc.runtime.sessions import open_session
 from dmc.verification import verify as verification
 from tests.compiled import assert_same_bits, clone_state
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from dmc.compiled_step import CompiledStep
 from dmc.errors import StateError
-from dmc.runtime.weights import loading
+from dmc.runtime.state.weights import loading
 from tests.compiled import assert_same_bits
 from tests.weight_folders import INDEX, model, net_step, shards, weights_of
 

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 import dmc
 from dmc.compiled_step import CompiledStep
 from dmc.errors import InputError, StateError
-from dmc.runtime.weights import loading
+from dmc.runtime.state.weights import loading
 from tests.compiled import assert_same_bits
 from tests.exec.test_meta_models import CONFIGS, compiled, empty_weights, losses
 from tests.weight_folders import INDEX, model, net_step, shards, weights_of
@@ -157,7 +157,7 @@ def test_weights_that_cannot_be_written_leave_earlier_ones(tmp_path: Path, monke
         if len(written) == 3:
             raise OSError("no space left")
 
-    monkeypatch.setattr("dmc.runtime.weights.saving._write_file", failing)
+    monkeypatch.setattr("dmc.runtime.state.weights.saving._write_file", failing)
     with pytest.raises(OSError, match="no space left"):
         step.save_weights(tmp_path, shard_size="100")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

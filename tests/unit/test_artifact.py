@@ -16,12 +16,12 @@ import pytest
 
 from dmc.errors import ArtifactError, StateError
 from dmc.program.movements import Entry
-from dmc.runtime import zip_members
-from dmc.runtime.arrays import are_zeros
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.container import MANIFEST
-from dmc.runtime.ledger import Ledger
-from dmc.runtime.versions import tool_versions
+from dmc.runtime.files import zip_members
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.files.container import MANIFEST
+from dmc.runtime.files.versions import tool_versions
+from dmc.runtime.reports.ledger import Ledger
+from dmc.runtime.tensors.arrays import are_zeros
 from tests.artifacts import artifact_of, write_container
 from tests.linear_step import MLIR, SIGNATURE, initial_state
 
@@ -127,7 +127,7 @@ def test_a_file_is_written_and_read_while_python_ends(path: Path, tmp_path: Path
     script = f"""
 import atexit
 from pathlib import Path
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 artifact = Artifact.read({str(path)!r}, to_run=False)
 @atexit.register
 def save():
@@ -278,7 +278,7 @@ def test_a_file_without_a_ledger_is_refused(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_would_not_be_read_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dmc.runtime.container.MAX_MANIFEST", 10)
+    monkeypatch.setattr("dmc.runtime.files.container.MAX_MANIFEST", 10)
     with pytest.raises(ArtifactError, match=r"manifest\.json would have .* bytes; at most 10 are read"):
         write_container(tmp_path / "other.dmc", {}, {})
     assert not [*tmp_path.iterdir()]

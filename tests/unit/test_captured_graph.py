@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dmc.errors import DmcError
-from dmc.runtime.captured_graph import PTX, CapturedGraph, SmallKernels
+from dmc.runtime.gpu.captured_graph import PTX, CapturedGraph, SmallKernels
 from tests.fake_graph import PLAIN, Data, GraphDriver, Kind, Memory, run
 
 KERNEL, COPY, FILL, HOST = Kind

@@ -21,7 +21,7 @@ from dmc.passes.base import parse_pipeline, run_passes
 from dmc.passes.scheduled.tensors.chunk_head import chunk_head
 from dmc.passes.scheduled.tensors.chunk_head.chunk_head import chunks_of
 from dmc.program import Launch
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from dmc.step_function import find_step
 from tests.compiled import model_state, train
 from tests.eager import EagerTrainer

@@ -11,7 +11,7 @@ import pytest
 
 from dmc.cli.main import main
 from dmc.program.movements import Entry
-from dmc.runtime.ledger import Ledger
+from dmc.runtime.reports.ledger import Ledger
 from tests.artifacts import artifact_of
 
 Print = Callable[..., str]

@@ -11,7 +11,7 @@ import pytest
 
 from dmc.cli.main import main
 from dmc.program import Job, Launch, Range
-from dmc.runtime.plan_lines import Wait, lines_of
+from dmc.runtime.reports.plan.lines import Wait, lines_of
 from tests.artifacts import artifact_of
 from tests.hand_made_jobs import COPY, DP, Rank, job_of
 from tests.rank_programs import with_programs

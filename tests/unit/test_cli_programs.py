@@ -12,8 +12,8 @@ import pytest
 from dmc.cli.main import main
 from dmc.program import Job
 from dmc.program.movements import Entry
-from dmc.runtime.artifact import EVALUATION, Artifact
-from dmc.runtime.ledger import Ledger
+from dmc.runtime.files.artifact import EVALUATION, Artifact
+from dmc.runtime.reports.ledger import Ledger
 from tests.artifacts import artifact_of
 from tests.hand_made_jobs import Rank, job_of
 from tests.linear_step import SIGNATURE

@@ -19,7 +19,7 @@ from dmc.program import Collective, Command, Job, Move
 from dmc.program.kernel import types_of
 from dmc.program.movements import Entry
 from dmc.program.tuning import Choice, Table
-from dmc.runtime.ledger import Ledger
+from dmc.runtime.reports.ledger import Ledger
 from dmc.simulator import simulate
 from dmc.simulator.summary import summarise
 from tests.artifacts import artifact_of

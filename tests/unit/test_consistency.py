@@ -12,9 +12,9 @@ import pytest
 
 from dmc.errors import ArtifactError
 from dmc.program.signature import IndexBound, TensorSpec
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.consistency import misfits
-from dmc.runtime.saved_state import read_state
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.files.consistency import misfits
+from dmc.runtime.state.saved_state import read_state
 from tests.artifacts import artifact_of
 from tests.linear_step import SIGNATURE
 

@@ -9,7 +9,7 @@ import pytest
 
 from dmc.errors import ArtifactError
 from dmc.lowering.iree.cpu_features import required_features, with_used_features
-from dmc.runtime.cpu import check_cpu, is_checked, missing_features
+from dmc.runtime.process.cpu import check_cpu, is_checked, missing_features
 
 TARGET = (
     '#hal.executable.target<"llvm-cpu", "embedded-elf-x86_64", {{cpu = "znver4", cpu_features = "{}", '

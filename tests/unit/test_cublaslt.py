@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from dmc.program.code import ALGORITHM, Matrix, Place, Product
-from dmc.runtime import libraries
-from dmc.runtime.cublaslt import Library
-from dmc.runtime.cuda_streams import CudaStreams
+from dmc.runtime.gpu import libraries
+from dmc.runtime.gpu.cublaslt import Library
+from dmc.runtime.gpu.cuda_streams import CudaStreams
 
 NAMES = SimpleNamespace(**{name: number for number, name in enumerate(ALGORITHM)})
 _LIMITS = {f"MIN_ALIGNMENT_{operand}_BYTES": number for number, operand in enumerate("ABCD", 2)}

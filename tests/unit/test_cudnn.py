@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from dmc.errors import DmcError
 from dmc.program.code import DeviceCode
-from dmc.runtime.cudnn import Cudnn
-from dmc.runtime.libraries import Libraries
+from dmc.runtime.gpu.cudnn import Cudnn
+from dmc.runtime.gpu.libraries import Libraries
 from tests.unit.test_library_attention import SHAPE, STEP, STEPS
 
 

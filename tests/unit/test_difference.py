@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from dmc.runtime.difference import Slack, difference
-from dmc.runtime.tolerance import TOLERANCE
+from dmc.runtime.comparison.difference import Slack, difference
+from dmc.runtime.comparison.tolerance import TOLERANCE
 from dmc.verification.expected import is_rounding, of_a_sum
 from dmc.verification.roundings import LONGEST_SUM
 

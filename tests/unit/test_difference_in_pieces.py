@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dmc.program.signature import StateSpec
-from dmc.runtime import difference as pieces
-from dmc.runtime.difference import Array, Slack, difference
-from dmc.runtime.outcome import Expected
-from dmc.runtime.tolerance import TOLERANCE
+from dmc.runtime.comparison import difference as pieces
+from dmc.runtime.comparison.difference import Array, Slack, difference
+from dmc.runtime.comparison.outcome import Expected
+from dmc.runtime.comparison.tolerance import TOLERANCE
 
 BOUNDS = TOLERANCE["fp32"]
 TYPES = st.sampled_from([np.dtype(t) for t in (np.float32, np.float16, ml_dtypes.bfloat16)])

@@ -19,7 +19,7 @@ DMC = Path(__file__).resolve().parents[2] / "dmc"
 NAMES = {each.name for each in DTYPES}
 # Tables by element type that hold what was measured or decided, not what a type is.
 TABLES = {
-    "dmc/runtime/tuner.py": "how exact candidates are",
+    "dmc/runtime/sessions/replay/tuner.py": "how exact candidates are",
     "dmc/calibration/gpu.py": "sizes of products that are measured",
     "dmc/passes/placed/pad_uneven/facts.py": "the types in which a number can be found; all others are as f64",
 }

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from dmc.errors import DmcError
-from dmc.runtime.forked import open_here
+from dmc.runtime.process.forked import open_here
 
 
 def test_a_driver_is_opened_on_one_side_of_a_fork() -> None:
@@ -25,7 +25,7 @@ def test_a_driver_is_opened_on_one_side_of_a_fork() -> None:
 
 
 def test_a_gpu_is_refused_before_its_driver_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dmc.runtime import cuda_streams
+    from dmc.runtime.gpu import cuda_streams
 
     def refuse(driver: str, device: str) -> None:
         raise DmcError(driver, device)

@@ -8,7 +8,7 @@ from torch.fx import traceback
 
 import dmc
 from dmc.importer.forward.precision import Precision
-from dmc.runtime.tolerance import TOLERANCE
+from dmc.runtime.comparison.tolerance import TOLERANCE
 from dmc.verification import Request, graph_places
 from dmc.verification.graph_stages import GraphStages
 

@@ -26,10 +26,10 @@ from dmc.errors import ArtifactError
 from dmc.program import Job, Program, Range, Slot
 from dmc.program.signature import Paddings, Signature, Splits, StateSpec, TensorSpec
 from dmc.runtime.checks import check_artifact
-from dmc.runtime.consistency import misfits
-from dmc.runtime.holders import holders_of, with_holders
-from dmc.runtime.planned_memory import Places
-from dmc.runtime.ranks import Ranks, Spread
+from dmc.runtime.files.consistency import misfits
+from dmc.runtime.sessions.iree.planned_memory import Places
+from dmc.runtime.tensors.holders import holders_of, with_holders
+from dmc.runtime.tensors.ranks import Ranks, Spread
 from dmc.runtime.world.checkpoint import CheckpointWriter, latest, read_checkpoint
 from tests import linear_step
 from tests.artifacts import artifact_of

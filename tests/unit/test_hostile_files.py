@@ -17,12 +17,12 @@ import pytest
 from dmc.cli.main import main
 from dmc.dtypes import dtype_of
 from dmc.errors import DmcError
-from dmc.runtime.arrays import zeros
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.index_bounds import IndexCheck
-from dmc.runtime.ranks import Ranks
-from dmc.runtime.saved_state import read_state
-from dmc.runtime.tree import leaf_indices
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.state.saved_state import read_state
+from dmc.runtime.tensors.arrays import zeros
+from dmc.runtime.tensors.index_bounds import IndexCheck
+from dmc.runtime.tensors.ranks import Ranks
+from dmc.runtime.tensors.tree import leaf_indices
 from tests.artifacts import artifact_of
 from tests.hostile import changed, damaged, members_of, tricked
 from tests.linear_step import SIGNATURE

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dmc.errors import InputError
 from dmc.program.signature import IndexBound, TensorSpec
-from dmc.runtime.index_bounds import IndexCheck
+from dmc.runtime.tensors.index_bounds import IndexCheck
 
 TYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "ui8": np.uint8}
 

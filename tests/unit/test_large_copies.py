@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dmc.dtypes import dtype_of
-from dmc.runtime import large_copies
-from dmc.runtime.large_copies import copy_into
+from dmc.runtime.tensors import large_copies
+from dmc.runtime.tensors.large_copies import copy_into
 
 
 @pytest.mark.parametrize("shape", [(), (0, 3), (1, 7), (3, 5), (4, 2), (5,), (9, 2, 3)])

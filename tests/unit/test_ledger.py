@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dmc.program.movements import Bound, Entry, Total
-from dmc.runtime.ledger import Ledger
+from dmc.runtime.reports.ledger import Ledger
 
 RULE = 'data_parallel("dp", zero=2)'
 

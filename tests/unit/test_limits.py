@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dmc.program.limits import Axis, Digest, ElementType, Name
-from dmc.runtime.manifest import ProgramName, Target
+from dmc.runtime.files.manifest import ProgramName, Target
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import torch
 
 from dmc.program.signature import TensorSpec
 from dmc.runtime.outputs import LazyArray, Loss, output_kind
-from dmc.runtime.ranks import Spread
+from dmc.runtime.tensors.ranks import Spread
 
 
 def output(value: Any, dtype: str = "f32", index: int = 0) -> Any:

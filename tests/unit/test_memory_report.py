@@ -13,9 +13,9 @@ from dmc.errors import DmcError
 from dmc.program import Buffer, Job, Kernel, Launch, Move, Operand, Program, Range, Slot
 from dmc.program.program import Lane, Space
 from dmc.program.rank_memory import module_of
-from dmc.runtime.memory_plot import page, plot, sample
-from dmc.runtime.memory_report import report
-from dmc.runtime.memory_table import ranks_text
+from dmc.runtime.reports.memory.plot import page, plot, sample
+from dmc.runtime.reports.memory.report import report
+from dmc.runtime.reports.memory.table import ranks_text
 
 _KERNEL = Kernel("k", (), (Operand("f32", (64,)),), 0, 0)
 # As many bytes as no machine has: nothing is run.
@@ -131,7 +131,7 @@ def test_the_command_writes_everything(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     from dmc.cli.main import main
-    from dmc.runtime.artifact import Artifact
+    from dmc.runtime.files.artifact import Artifact
     from tests.artifacts import artifact_of
 
     monkeypatch.setattr(Artifact, "read", lambda *_, **__: artifact_of(_job()))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dmc.errors import DmcError
-from dmc.runtime.peer_memory import PeerMemory
+from dmc.runtime.gpu.peer_memory import PeerMemory
 
 
 class Failure(Exception):

@@ -28,7 +28,7 @@ from dmc.plans import Plan, resolve
 from dmc.program import Collective, Job, Launch, Move
 from dmc.program.describe import title_of
 from dmc.program.labels import short
-from dmc.runtime.memory_report import report
+from dmc.runtime.reports.memory.report import report
 from dmc.walk import walk
 from tests.placed_gpt2 import PLACE, placed_gpt2
 

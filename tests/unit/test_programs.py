@@ -14,8 +14,8 @@ from dmc.analysis.storage.fixed import fix_state, fixed_offsets, is_decided, is_
 from dmc.errors import ArtifactError
 from dmc.program import Job, Program, Range
 from dmc.program.program import Slot
-from dmc.runtime.artifact import EVALUATION, Artifact
 from dmc.runtime.checks import check_artifact
+from dmc.runtime.files.artifact import EVALUATION, Artifact
 from dmc.step_function import find_step
 from tests.artifacts import artifact_of
 from tests.random_jobs import random_job

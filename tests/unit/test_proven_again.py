@@ -17,7 +17,7 @@ from dmc.program.code import CodeModule, DeviceCode
 from dmc.program.packed import MAX_BYTES, packed, unpacked
 from dmc.program.tuning import Candidates
 from dmc.proof import verify
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from tests.artifacts import artifact_of
 from tests.hostile import members_of, write
 from tests.random_jobs import random_job

@@ -9,7 +9,7 @@ import pytest
 from dmc.errors import ArtifactError
 from dmc.program import Await, Collective, Command, Lane, Launch, Move, Program, Range, Record
 from dmc.program.code import Attention, Binding, Copy, DeviceCode, Dispatch, Fill, Heads, Place, Product
-from dmc.runtime.replay import issue
+from dmc.runtime.sessions.replay.issue import issue
 
 LANES = (Lane("compute", "compute"), Lane("copy_in", "copy_in"))
 BINDINGS = (Binding("ro", Place("read", 1, 0, 4)), Binding("wo", Place("write", 0, 4, 4)))

@@ -8,7 +8,7 @@ import pytest
 from dmc.errors import DmcError
 from dmc.program import Move, Range
 from dmc.program.signature import TensorSpec
-from dmc.runtime.arrays import zeros
+from dmc.runtime.tensors.arrays import zeros
 from tests.fake_gpu import Device, Failure, Others, session_on, take_step
 
 

@@ -16,8 +16,8 @@ from dmc.errors import DmcError
 from dmc.program import Collective, Move, Range
 from dmc.program.code import DeviceCode
 from dmc.program.signature import TensorSpec
-from dmc.runtime.arrays import zeros
-from dmc.runtime.cuda_streams import CudaStreams, open_device
+from dmc.runtime.gpu.cuda_streams import CudaStreams, open_device
+from dmc.runtime.tensors.arrays import zeros
 from tests.fake_gpu import Device, Failure, Others, session_on, take_step
 from tests.fake_graph import GraphDriver
 

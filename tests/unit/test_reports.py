@@ -15,10 +15,10 @@ from dmc.observer import Observer
 from dmc.program.movements import Entry
 from dmc.program.sizes import size_text
 from dmc.progress import BarObserver, LogObserver, PlainObserver, shown
-from dmc.runtime.ledger import Ledger
-from dmc.runtime.memory_report import report
-from dmc.runtime.plan_report import PlanReport
-from dmc.runtime.report import Report
+from dmc.runtime.reports.ledger import Ledger
+from dmc.runtime.reports.memory.report import report
+from dmc.runtime.reports.plan.report import PlanReport
+from dmc.runtime.reports.report import Report
 from tests.random_jobs import random_job
 
 JOB = random_job(0)

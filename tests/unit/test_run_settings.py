@@ -10,7 +10,7 @@ from torch import nn
 
 from dmc import api
 from dmc.errors import DmcError
-from dmc.runtime.settings import RunSettings
+from dmc.runtime.process.settings import RunSettings
 
 
 def test_settings() -> None:

@@ -12,7 +12,7 @@ import torch
 from dmc.dtypes import byte_count, dtype_of
 from dmc.errors import DmcError, InputError
 from dmc.program.signature import TensorSpec
-from dmc.runtime.arrays import to_array
+from dmc.runtime.tensors.arrays import to_array
 
 TYPES = ("f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "ui8", "i1")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dmc.runtime.atomic import replacing
+from dmc.runtime.files.atomic import replacing
 
 
 def test_old_content_until_the_block_ends(tmp_path: Path) -> None:

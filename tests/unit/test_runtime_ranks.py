@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dmc.mesh import Mesh
 from dmc.program.signature import Signature, Splits
-from dmc.runtime.ranks import Ranks, Spread
+from dmc.runtime.tensors.ranks import Ranks, Spread
 from tests.linear_step import SIGNATURE, initial_state
 
 Case = tuple[dict[str, int], tuple[int, ...], Splits]

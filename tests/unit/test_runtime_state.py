@@ -12,7 +12,7 @@ import torch
 
 from dmc.errors import StateError
 from dmc.program.signature import Signature
-from dmc.runtime import state as states
+from dmc.runtime.state import dictionaries as states
 from tests.linear_step import SIGNATURE, initial_state
 
 

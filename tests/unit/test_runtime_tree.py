@@ -8,7 +8,7 @@ import pytest
 
 from dmc.errors import InputError
 from dmc.program.signature import Signature, TensorSpec, Tree
-from dmc.runtime.tree import flatten_call, leaf_indices, unflatten
+from dmc.runtime.tensors.tree import flatten_call, leaf_indices, unflatten
 from tests.linear_step import SIGNATURE
 
 

@@ -19,7 +19,7 @@ import dmc
 from dmc.cli.main import main
 from dmc.errors import ArtifactError, DmcError, InputError, StateError
 from dmc.runtime import SavedState, load
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from tests.artifacts import artifact_of
 from tests.hostile import members_of, sealed, write
 from tests.linear_step import SIGNATURE, initial_state

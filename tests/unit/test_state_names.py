@@ -12,7 +12,7 @@ import dmc
 from dmc.errors import StateError
 from dmc.importer.forward.precision import Precision
 from dmc.importer.step import ImportedStep, import_step
-from dmc.runtime import state as states
+from dmc.runtime.state import dictionaries as states
 from tests import models
 
 

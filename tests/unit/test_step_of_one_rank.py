@@ -17,15 +17,15 @@ from torch import nn
 from dmc.errors import InputError
 from dmc.first_values import FirstValues, initialise
 from dmc.program.signature import IndexBound, Signature, StateSpec, TensorSpec
-from dmc.runtime import session as runtime_session
 from dmc.runtime import step as step_module
-from dmc.runtime.held_state import HeldState
-from dmc.runtime.open_session import Opened
-from dmc.runtime.ranks import Ranks
-from dmc.runtime.replay_session import ReplaySession
+from dmc.runtime.sessions import session as runtime_session
+from dmc.runtime.sessions.open_session import Opened
+from dmc.runtime.sessions.replay.session import ReplaySession
+from dmc.runtime.state.held_state import HeldState
+from dmc.runtime.state.weights.loading import load
 from dmc.runtime.step import Step
+from dmc.runtime.tensors.ranks import Ranks
 from dmc.runtime.variant import Variant, fitting
-from dmc.runtime.weights.loading import load
 from tests.artifacts import artifact_of
 from tests.linear_step import SIGNATURE, initial_state
 

@@ -22,7 +22,7 @@ def test_steps_share_a_table_and_what_it_knows_is_not_timed_again(
 ) -> None:
     device = Device({"first": 2.0, "other": 1.0})
     monkeypatch.setattr(device, "versions", lambda: {"device": "a GPU", "driver": "1"}, raising=False)
-    monkeypatch.setattr("dmc.runtime.cuda_streams.open_device", lambda: device)
+    monkeypatch.setattr("dmc.runtime.gpu.cuda_streams.open_device", lambda: device)
     kernels = {key: replace(tunable_of("first", "other"), key=key) for key in ("both", "one", "two", "known")}
     for name, keys in (("one", ("both", "one")), ("two", ("both", "two", "known"))):
         (tmp_path / f"{name}.candidates").write_bytes(Candidates(tuple(kernels[key] for key in keys), {}).to_bytes())

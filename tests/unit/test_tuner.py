@@ -14,7 +14,7 @@ from dmc.errors import ArtifactError, DmcError
 from dmc.program import Operand
 from dmc.program.code import Binding, DeviceCode, Dispatch, Matrix, Place, Product
 from dmc.program.tuning import HEURISTIC, Candidate, Candidates, Choice, Tunable, algorithm_of, label_of
-from dmc.runtime.tuner import compared, difference, drawn, tune
+from dmc.runtime.sessions.replay.tuner import compared, difference, drawn, tune
 
 COUNT = 1000
 OPERAND = Operand("f32", (COUNT,))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dmc.runtime.undisturbed import Undisturbed, undisturbed
+from dmc.runtime.process.undisturbed import Undisturbed, undisturbed
 
 SIGNAL = signal.SIGUSR1
 

@@ -15,7 +15,7 @@ from dmc.placement.pads import Pad, loop_of
 from dmc.plans import Plan, resolve
 from dmc.plans.uneven import Factors
 from dmc.program.signature import StateSpec
-from dmc.runtime.ranks import Spread
+from dmc.runtime.tensors.ranks import Spread
 
 FREE, WHOLE = True, False
 # Heads of 8 elements: 4 of queries for each of the heads of keys.

@@ -17,7 +17,7 @@ from dmc.analysis.amounts import Amount
 from dmc.errors import EagerError
 from dmc.importer.forward.precision import Precision
 from dmc.observer import RecordingObserver
-from dmc.runtime.artifact import EVALUATION, TRAINING
+from dmc.runtime.files.artifact import EVALUATION, TRAINING
 from dmc.verification import Request, Subject, Verification
 from dmc.verification.estimate import Rates
 from dmc.verification.reference import eager_step

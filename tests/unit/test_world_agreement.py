@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dmc.errors import DmcError
-from dmc.runtime.arrays import zeros
+from dmc.runtime.tensors.arrays import zeros
 from dmc.runtime.world.agreement import agree, facts_of
 from tests.artifacts import artifact_of
 from tests.unit.test_world_store import stores

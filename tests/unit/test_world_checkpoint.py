@@ -18,7 +18,7 @@ import pytest
 from dmc.errors import DmcError, StateError
 from dmc.program.signature import Signature, StateSpec
 from dmc.runtime.checkpoints import Checkpoints
-from dmc.runtime.ranks import Ranks
+from dmc.runtime.tensors.ranks import Ranks
 from dmc.runtime.world.checkpoint import CheckpointWriter, latest, manifest, read_checkpoint, writer
 from dmc.runtime.world.store import Store, alone
 from tests.unit.test_world_store import on_all, stores

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from dmc.errors import DmcError
 from dmc.program import Channel, Job, Program
-from dmc.runtime import open_session
-from dmc.runtime.settings import RunSettings
+from dmc.runtime.process.settings import RunSettings
+from dmc.runtime.sessions import open_session
 from dmc.runtime.world import peers as peers_module
 from dmc.runtime.world.board import Board, meet_through_mpi
 from dmc.runtime.world.channels import Channels

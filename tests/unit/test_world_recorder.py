@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmc.program import Collective, Lane, Launch, Move, Program, Range, Record
-from dmc.runtime.progress import Progress
+from dmc.runtime.sessions.replay.progress import Progress
 from dmc.runtime.world.recorder import Recorder
 
 HERE = Range("device", 0, 4)

@@ -12,7 +12,7 @@ from torch import nn
 
 import dmc
 import dmc.optim
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 
 
 @dataclass(frozen=True)

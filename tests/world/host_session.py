@@ -15,7 +15,7 @@ from dmc.interpreter.bodies import kernels_of
 from dmc.interpreter.memory import Memory
 from dmc.interpreter.slots import INPUTS, OUTPUT
 from dmc.program import Collective, Job, Launch, Move, Range
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from dmc.runtime.world.channels import Channels
 from dmc.runtime.world.recorder import Recorder
 

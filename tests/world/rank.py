@@ -17,8 +17,8 @@ import numpy as np
 
 from dmc.dtypes import Array
 from dmc.program.signature import TensorSpec
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.ranks import Ranks
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.tensors.ranks import Ranks
 from dmc.runtime.world.agreement import agree, facts_of
 from dmc.runtime.world.board import BoardKeys
 from dmc.runtime.world.channels import Channels

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dmc.dtypes import Array
 from dmc.interpreter import run
 from dmc.runtime import Step
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.ranks import Ranks
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.tensors.ranks import Ranks
 from tests.world.host_session import kernels
 from tests.world.rank import batch, controls
 

@@ -12,7 +12,7 @@ import pytest
 from dmc.program import Collective
 from dmc.program.labels import short
 from dmc.runtime import Checkpoints, load
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from tests.world.conftest import Files
 from tests.world.processes import Ended, run_ranks
 from tests.world.rank import FAULTS, Fault, Task

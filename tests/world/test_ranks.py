@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dmc.runtime import load
-from dmc.runtime.artifact import Artifact
+from dmc.runtime.files.artifact import Artifact
 from tests.world.conftest import Files
 from tests.world.processes import launched, run_ranks
 from tests.world.rank import Task

@@ -10,8 +10,8 @@ import msgspec
 
 import dmc
 from dmc.errors import DmcError
-from dmc.runtime.artifact import Artifact
-from dmc.runtime.stored_state import keys_of, store
+from dmc.runtime.files.artifact import Artifact
+from dmc.runtime.files.stored_state import keys_of, store
 from dmc.runtime.world.launch import World
 from dmc.runtime.world.store import TIMEOUT_S, Store
 

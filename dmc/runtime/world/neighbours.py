@@ -18,7 +18,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Memory(Protocol):
-    """See `dmc.runtime.peer_memory.PeerMemory`."""
+    """See `dmc.runtime.gpu.peer_memory.PeerMemory`."""
 
     def register(self, pointer: int, length: int) -> int: ...
     def unregister(self, pointer: int) -> None: ...

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from dmc.errors import DmcError
 from dmc.program import Job
-from dmc.runtime.settings import RunSettings
+from dmc.runtime.process.settings import RunSettings
 from dmc.runtime.world.channels import Channels
 from dmc.runtime.world.communicator import Communicator, Communicators
 from dmc.runtime.world.launch import World

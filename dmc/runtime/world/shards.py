@@ -14,8 +14,8 @@ from safetensors.numpy import save_file
 
 from dmc.dtypes import dtype_of
 from dmc.errors import StateError
-from dmc.runtime.regular_file import open_regular
-from dmc.runtime.tensor_file import TensorFile
+from dmc.runtime.files.regular_file import open_regular
+from dmc.runtime.files.tensor_file import TensorFile
 
 _RESTORE = "resume from another checkpoint"
 

@@ -8,7 +8,7 @@ import signal
 import threading
 from typing import Any
 
-from dmc.runtime.undisturbed import undisturbed
+from dmc.runtime.process.undisturbed import undisturbed
 
 
 class Terminations:

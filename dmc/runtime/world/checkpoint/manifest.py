@@ -23,8 +23,8 @@ from dmc.program.limits import (
     Shape,
 )
 from dmc.program.signature import Paddings, Role, Splits, StateSpec
-from dmc.runtime.consistency import misfit_of_split
-from dmc.runtime.regular_file import open_regular
+from dmc.runtime.files.consistency import misfit_of_split
+from dmc.runtime.files.regular_file import open_regular
 
 SCHEMA = 1
 MANIFEST = "manifest.json"

@@ -9,8 +9,8 @@ import numpy as np
 
 from dmc.errors import StateError
 from dmc.program.signature import StateSpec
-from dmc.runtime.ranks import Spread
-from dmc.runtime.stored_state import state_key
+from dmc.runtime.files.stored_state import state_key
+from dmc.runtime.tensors.ranks import Spread
 from dmc.runtime.world.checkpoint.manifest import MANIFEST, OTHER, Manifest, read_manifest, shard_of
 from dmc.runtime.world.shards import Shard
 

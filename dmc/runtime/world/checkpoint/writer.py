@@ -13,9 +13,9 @@ import numpy as np
 
 from dmc.errors import DmcError
 from dmc.program.signature import Signature
-from dmc.runtime.atomic import sync_directory
-from dmc.runtime.ranks import Spread
-from dmc.runtime.stored_state import state_key
+from dmc.runtime.files.atomic import sync_directory
+from dmc.runtime.files.stored_state import state_key
+from dmc.runtime.tensors.ranks import Spread
 from dmc.runtime.world.checkpoint.manifest import (
     MANIFEST,
     SCHEMA,
