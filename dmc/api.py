@@ -17,6 +17,7 @@ from dmc.arguments import (
     checked_mesh,
     precision_named,
     tuning_table,
+    with_verbs,
 )
 from dmc.cache import Cache, using
 from dmc.compilation import Compilation, Evaluation
@@ -197,7 +198,8 @@ def compile_artifact(
     with _watched(progress, observer) as seen, using(Cache.of(os.environ)), ir.Context() as own, ir.Location.unknown():
         _note_mode(model, seen)
         dialect.load(own)
-        return Compilation(requests, beside, evaluation, plan, settings, verify, seen, dump_dir).artifact(own)
+        with with_verbs(model, plan, kind, chosen, executor, mesh):
+            return Compilation(requests, beside, evaluation, plan, settings, verify, seen, dump_dir).artifact(own)
 
 
 @overload

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,13 +18,14 @@ from torch.utils import _pytree as pytree
 from dmc import plans
 from dmc.errors import DmcError, ImportFailure, PlanError
 from dmc.executors import Executor
+from dmc.importer.capture.precisions import precisions
 from dmc.importer.capture.registered import describe
 from dmc.importer.forward.precision import Precision
 from dmc.mesh import Mesh
 from dmc.plans import Plan, Recipe
 from dmc.plans.rules import Pipeline
 from dmc.program.tuning import Table
-from dmc.target import CUDA, Target
+from dmc.target import CUDA, CUDA_BY_IREE, Target
 
 
 def check_model(model: Any, loss: Any, verify: bool | None = None, is_called: bool = True) -> None:
@@ -119,6 +121,23 @@ def checked_mesh(mesh: Any, plan: Any) -> Mesh | None:
         hint = "leave mesh= out: the plan has its own"
         raise PlanError("plan", f"is for {plan.mesh}, but the step is for {mesh}", hint)
     return mesh
+
+
+def with_verbs(
+    model: nn.Module,
+    plan: Recipe | None,
+    precision: Precision,
+    chosen: tuple[Target, ...],
+    executor: str,
+    mesh: Mesh | None,
+) -> AbstractContextManager[None]:
+    """The context in which modules compute in the types that the verbs of the plan say. Raises PlanError for a verb
+    that is wrong, or without effect on such a step."""
+    rules = () if plan is None else plan.rules
+    on = tuple(CUDA_BY_IREE if executor == "iree" and each.has_kernels else each for each in chosen)
+    facts = plans.StepFacts(precision.value, on, 1 if mesh is None else mesh.size)
+    plans.check_verbs(rules, [path for path, _ in model.named_modules()], facts)
+    return precisions(model, rules, torch.bfloat16 if precision is Precision.BF16 else None)
 
 
 def micro_batches(accumulate: Any, plan: Recipe | None) -> Any:

@@ -20,6 +20,7 @@ from dmc.analysis.requests.heads import with_copies
 from dmc.analysis.requests.keeping import write_keeping
 from dmc.analysis.requests.plan import write_plan
 from dmc.analysis.requests.structure import AnyPlan, with_structure
+from dmc.analysis.requests.verbs import write_verbs
 from dmc.analysis.storage.fixed import fix_state
 from dmc.analysis.storage.spaces import put_in_host_memory
 from dmc.errors import PlanError, StateError
@@ -167,6 +168,7 @@ def state_plan(
         return None
     signature = imported.signature
     write_keeping(imported.module, plans.keeping(plan.rules, imported.modules))
+    write_verbs(imported.module, plans.verbs_in(plan.rules))
     put_in_host_memory(imported.module, plans.waiting_state(plan.rules, signature.state))
     if not isinstance(plan, Plan):
         return None

@@ -10,6 +10,7 @@ from torch import nn
 
 from dmc.arguments import check_examples, check_meaning, check_model, micro_batches
 from dmc.errors import DmcError, PlanError
+from dmc.importer.capture.precisions import has_narrow
 from dmc.importer.forward.precision import Precision
 from dmc.phases import Phase, check_phases
 from dmc.plans import Recipe
@@ -32,6 +33,24 @@ def asked(
     """The programs that train, by name, and what is evaluated. given: optimizer, example, loss and accumulate of a step
     without phases. Raises DmcError for arguments that no compilation accepts.
     """
+    requests, beside = _asked(model, phases, given, evaluation, evaluated, plan, precision, seed, verify)
+    if plan is None or not has_narrow(plan.rules):
+        return requests, beside
+    narrow = {name: replace(each, has_narrow=True) for name, each in requests.items()}
+    return narrow, tuple(replace(each, has_narrow=True) for each in beside)
+
+
+def _asked(
+    model: nn.Module,
+    phases: Any,
+    given: Mapping[str, Any],
+    evaluation: Any,
+    evaluated: Any,
+    plan: Recipe | None,
+    precision: Precision,
+    seed: int,
+    verify: bool | None,
+) -> tuple[dict[str, Request], tuple[Request, ...]]:
     if phases is None:
         return _of_one(model, given, evaluation, evaluated, plan, precision, seed, verify)
     check_model(model, None, verify, is_called=False)

@@ -18,6 +18,7 @@ from dmc.plans.pipelines import PipelinePlan, with_balanced
 from dmc.plans.resolve import check_patterns, data_parts, resolve
 from dmc.plans.resolved import ResolvedPlan
 from dmc.plans.rules import Keeping
+from dmc.plans.verb_checks import StepFacts, check_verbs, verbs_in
 
 __all__ = [
     "READY",
@@ -26,9 +27,11 @@ __all__ = [
     "Plan",
     "Recipe",
     "ResolvedPlan",
+    "StepFacts",
     "check_for_one_rank",
     "check_layers",
     "check_patterns",
+    "check_verbs",
     "data_parallel",
     "data_parts",
     "expert_parallel",
@@ -40,6 +43,7 @@ __all__ = [
     "megatron_t5",
     "recipe",
     "resolve",
+    "verbs_in",
     "waiting_state",
     "with_balanced",
     "zero1",

@@ -26,13 +26,14 @@ from dmc.plans.rules import (
     ShardActivation,
     ShardInput,
 )
+from dmc.plans.verb_methods import VerbMethods
 from dmc.schedules import NAMES, SEARCHED
 
 STAGES = (0, 1, 2, 3)
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(VerbMethods):
     """Rules without a mesh: a ready-made plan. Every method returns a new recipe with one more rule.
 
     Patterns are shell patterns over module paths (`*`, `?`, `[0-3]`; `*` also crosses dots), alternatives joined by

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dmc.errors import PlanError
 from dmc.plans.patterns import find
 from dmc.plans.rules import Keeping, OffloadOptimizer, Rule
+from dmc.plans.verbs import Verb
 from dmc.program.signature import StateSpec
 
 
@@ -41,5 +42,5 @@ def waiting_state(rules: Sequence[Rule], state: Iterable[StateSpec]) -> tuple[st
 def check_for_one_rank(rules: Iterable[Rule]) -> None:
     """Raises PlanError for a rule that places tensors, in a plan without a mesh."""
     for rule in rules:
-        if not isinstance(rule, Keeping | OffloadOptimizer):
+        if not isinstance(rule, Keeping | OffloadOptimizer | Verb):
             raise PlanError(str(rule), "requires a mesh", hint="create the plan with dmc.plan(mesh)")

@@ -11,6 +11,8 @@ class Rule:
     """The base of all rules: the name of the ready-made plan it belongs to ("" for the user's own), shown by `str`."""
 
     verb: ClassVar[str]
+    # So many leading required arguments read best without their names.
+    unnamed: ClassVar[int] = 1
     recipe: str = field(default="", kw_only=True)
 
     @property
@@ -20,8 +22,7 @@ class Rule:
 
     def __str__(self) -> str:
         given = [each for each in fields(self) if each.name != "recipe" and getattr(self, each.name) != each.default]
-        # A leading required argument reads best without its name.
-        first = [_text(getattr(self, each.name)) for each in given[:1] if each.default is MISSING]
+        first = [_text(getattr(self, each.name)) for each in given[: self.unnamed] if each.default is MISSING]
         rest = [f"{each.name}={_text(getattr(self, each.name))}" for each in given[len(first) :]]
         call = f"{self.verb}({', '.join(first + rest)})"
         return f"{self.recipe}: {call}" if self.recipe else call

@@ -23,7 +23,8 @@ class Request:
     """The arguments of `dmc.compile` that define the meaning of a step. modes: whether each module is in training mode.
 
     phase, number: its name and place among phases. optimizer: None where it trains nothing.
-    is_widened: whether everything in a narrower floating type is converted to f32.
+    is_widened: whether everything in a narrower floating type is converted to f32. has_narrow: whether some modules
+    compute in such types, whatever the step does.
     """
 
     model: nn.Module
@@ -37,6 +38,7 @@ class Request:
     is_widened: bool = False
     phase: str = ""
     number: int = 0
+    has_narrow: bool = False
 
     @staticmethod
     def of(
@@ -86,7 +88,7 @@ class Request:
             return False
         tensors = [*self.model.parameters(), *self.model.buffers(), *pytree.tree_leaves(self.example)]
         types = {tensor.dtype for tensor in tensors if isinstance(tensor, Tensor)}
-        return self.precision is not Precision.FP32 or not types.isdisjoint(NARROW)
+        return self.has_narrow or self.precision is not Precision.FP32 or not types.isdisjoint(NARROW)
 
     def widened(self) -> Request:
         """The same in f32."""

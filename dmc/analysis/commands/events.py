@@ -21,12 +21,13 @@ class Edge:
     target: int
 
 
-def needed_edges(program: Program) -> tuple[Edge, ...]:
+def needed_edges(program: Program, in_turn: bool = False) -> tuple[Edge, ...]:
     """The fewest edges between lanes that order all conflicting accesses.
 
     program: of a rank; or of a class, with reads that cover those of all its ranks. Two accesses conflict where they
     share a byte and one of them writes; each edge follows the order of issue. Existing events of the program are taken
-    into account. Linear in commands, times the logarithm of the arena's segments.
+    into account. in_turn: each command also waits for the one before it, whatever they access. Linear in commands,
+    times the logarithm of the arena's segments.
     """
     memories: defaultdict[Space, Memory] = defaultdict(Memory)
     clocks = Clocks(len(program.lanes))
@@ -34,11 +35,15 @@ def needed_edges(program: Program) -> tuple[Edge, ...]:
     number: dict[Place, int] = {}
     counts = [0] * len(program.lanes)
     edges: list[Edge] = []
+    last: Place | None = None
     for index, command in enumerate(program.commands):
         place = (command.lane, counts[command.lane])
         counts[command.lane] += 1
         number[place] = index
         needed: dict[int, int] = {}
+        is_work = in_turn and not isinstance(command, Record | Await)
+        if is_work and last is not None and last[0] != command.lane:
+            needed[last[0]] = last[1]
         for lane, at in _conflicts(memories, accesses(command), place):
             if lane != command.lane:
                 needed[lane] = max(at, needed.get(lane, -1))
@@ -46,6 +51,7 @@ def needed_edges(program: Program) -> tuple[Edge, ...]:
             edges.append(Edge(number[source], index))
             clocks.join(command.lane, after[source])
         after[place] = clocks.issue(command)
+        last = place if is_work else last
     return tuple(edges)
 
 

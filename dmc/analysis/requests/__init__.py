@@ -9,5 +9,6 @@
 * pipeline: the stages into which the plan cuts the model
 * values: the plan's placements of values in `@step`
 * keeping: what is kept for the backward pass by the user's word
+* verbs: what the schedule language says of kernels and movements
 * modules: inputs and outputs of the user's modules
 """

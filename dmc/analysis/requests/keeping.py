@@ -11,11 +11,14 @@ from typing import TypeAlias
 from dmc._mlir import ir
 from dmc.plans.patterns import matcher
 from dmc.plans.rules import Keep, Keeping, Offload, Recompute
+from dmc.plans.verbs import OfModules
 from dmc.program.labels import BACKWARD, RECOMPUTED, UPDATE
 
 KEEPING = "dm.keeping"
 
 Word: TypeAlias = Keeping
+# Those that mean modules by a pattern.
+ModuleWord: TypeAlias = Keeping | OfModules
 # The end of the label of a kernel that is not of the forward pass.
 NOT_FORWARD = (BACKWARD, UPDATE, RECOMPUTED)
 
@@ -35,7 +38,7 @@ def keeping_of(module: ir.Module) -> tuple[Word, ...]:
     return tuple(kinds[verb](pattern) for verb, _, pattern in (text.partition(" ") for text in texts))
 
 
-def root_of(word: Word, module: str) -> str | None:
+def root_of(word: ModuleWord, module: str) -> str | None:
     """The outermost of a module and the modules around it that a request means; None if it means none of them."""
     matches = [matcher(each.strip()) for each in word.pattern.split("|")]
     names = module.split(".")

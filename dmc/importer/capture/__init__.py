@@ -9,6 +9,7 @@
 * tree: nested containers of tensors
 * export: `torch.export`, with its failures as ours
 * failures: what export raises, told by what the user did
+* precisions: modules that compute in other types than the step
 * experts: those of `transformers`, while a model is exported
 * flex: `flex_attention`, while a model is exported
 * devices: tensors that a model puts on one

@@ -2,6 +2,7 @@
 
 * products: bodies that cuBLASLt computes
 * attention: attention that cuDNN may compute
+* by: what the plan wants a body computed by
 * native_steps: recipes → steps with machine code
 * native: bodies for which dmc has an implementation
 * buffers: what code may assume about buffers

@@ -19,10 +19,12 @@ from dmc.kernels.generated.kept import generated
 from dmc.kernels.implementation import implementation_of, implementations
 from dmc.kernels.recipe import Buffer
 from dmc.lowering.cuda.attention import attention_of
+from dmc.lowering.cuda.by import asked_of
 from dmc.lowering.cuda.native_steps import Compiled, compiled
 from dmc.lowering.cuda.products import product_of
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.native_kernel import NativeKernel, Taken
+from dmc.plans.verbs import CUBLASLT, IREE, TRITON
 from dmc.program import Job, Launch
 from dmc.program.code import CodeModule, Place, Product, Step
 from dmc.program.kernel import Operand, types_of
@@ -35,6 +37,7 @@ _UNTUNED = Table()
 _WAYS: dict[str, tuple[Taken, ...] | str] = {}
 _MOST_WAYS = 2048
 UNMEASURED = "the most promising; not measured"
+ASKED = "the plan asks for it"
 
 
 def native_kernels(
@@ -42,7 +45,7 @@ def native_kernels(
 ) -> tuple[CodeLibrary, dict[str, str]]:
     """The code of those private functions `names` that dmc's implementations support; for the others, why not.
 
-    Each uses the candidate that `table` selects, or the most promising one.
+    Each uses the candidate that `table` selects, or the most promising one, of those that the plan allows (`by.py`).
     """
     symbols = ir.SymbolTable(module.operation)
     kernels: dict[str, NativeKernel] = {}
@@ -52,16 +55,12 @@ def native_kernels(
     for name in names:
         function = symbols[name]
         assert isinstance(function, func.FuncOp)
-        if (product := product_of(function)) is not None:
+        asked = asked_of(function)
+        if asked != TRITON and asked != IREE and (product := product_of(function)) is not None:
             kernels[name] = _by_library(name, product, table.choices.get(kernel_key(function)))
             continue
         try:
-            found = ways_of(function)
-            if choice := _measured(function, found, table):
-                found.sort(key=lambda way, label=choice.label: way.label != label)
-            # A library that may be missing is only used where it was measured.
-            ways[name] = [way for way in found if way.library is None or (choice and choice.label == way.label)]
-            reasons[name] = choice.reason() if choice else UNMEASURED
+            ways[name], reasons[name] = _chosen(function, asked, table)
         except Declined as reason:
             declined[name] = str(reason)
     modules: dict[str, CodeModule] = {}
@@ -80,6 +79,35 @@ def native_kernels(
                 reasons[name] = f"not {taken.label} ({answer.fact})"
         ways = {name: others for name, others in ways.items() if others and name not in kernels}
     return CodeLibrary("", {}, {}, kernels, modules), declined
+
+
+def computed_by(function: func.FuncOp) -> tuple[str, ...]:
+    """What can compute a body, so that a plan may ask for it; first what does without measurements."""
+    found = [CUBLASLT] if product_of(function) is not None else []
+    try:
+        ways = ways_of(function)
+    except Declined:
+        ways = []
+    libraries = [CUDNN for way in ways if way.library is not None]
+    return (*found, *([TRITON] if ways else []), *libraries, IREE)
+
+
+def _chosen(function: func.FuncOp, asked: str, table: Table) -> tuple[list[Taken], str]:
+    """The ways that may be taken, the best first, and why. Raises Declined for a body that is IREE's."""
+    if asked == IREE:
+        raise Declined(ASKED)
+    found = ways_of(function)
+    if choice := _measured(function, found, table):
+        found.sort(key=lambda way, label=choice.label: way.label != label)
+    allowed = [way for way in found if _is_allowed(way, choice.label if choice else "", asked)]
+    return allowed, ASKED if asked else choice.reason() if choice else UNMEASURED
+
+
+def _is_allowed(way: Taken, measured: str, asked: str) -> bool:
+    """Whether a way may be taken: a library that may be missing only where it was measured, or is asked for."""
+    if way.library is None:
+        return asked != CUDNN
+    return asked == CUDNN or (not asked and way.label == measured)
 
 
 def _by_library(name: str, product: Product, choice: Choice | None) -> NativeKernel:

@@ -8,9 +8,11 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.commands.events import needed_edges, with_events
 from dmc.analysis.commands.jobs import job_of
+from dmc.analysis.requests.verbs import verbs_of
 from dmc.dialect.build import i64
 from dmc.dialect.plan import COMMANDS
 from dmc.passes.base import Pass
+from dmc.plans.verbs import Overlap
 from dmc.program import Await, Program, Record, covering
 
 
@@ -21,18 +23,19 @@ class PlaceEvents(Pass):
     `launch(compute, writes r); collective(comm, reads r)` becomes `launch; record(compute, 0); await(comm, 0);
     collective`. Two accesses conflict where they share a byte and one of them writes; that covers data dependences as
     well as memory reuse. Only necessary events are placed: the transitive reduction. Where ranks of a class read
-    slices, an event that one of them needs is every rank's.
+    slices, an event that one of them needs is every rank's. Where the plan wants no overlap (`dm.verbs`), each command
+    waits for the one before it.
     """
 
     name = "dm-place-events"
 
     def run(self, module: ir.Module) -> None:
         """Raises DmcError where there is no program."""
-        job = job_of(module)
+        job, in_turn = job_of(module), bool(verbs_of(module, Overlap))
         classes = {own.ranks: own for own in job.classes}
         for op in [op for op in module.body.operations if isinstance(op, dm.ProgramOp)]:
             own = classes[tuple(op.ranks)]
-            _add_events(op, own.program, with_events(own.program, needed_edges(covering(own, job.layout))))
+            _add_events(op, own.program, with_events(own.program, needed_edges(covering(own, job.layout), in_turn)))
 
 
 def _add_events(op: dm.ProgramOp, before: Program, after: Program) -> None:

@@ -28,6 +28,10 @@ MOST_READERS = 8
 
 # Kernels of a pipeline stay within an action, so that the schedule says when they run.
 ACTION = "of another action of the pipeline"
+# Those of modules that the plan keeps apart, from others.
+APART = "of another module, which the plan keeps apart"
+# For each operation of a graph what its kernels have in common; empty where all may be fused.
+Homes = Sequence[Hashable]
 
 
 @dataclass(frozen=True)
@@ -38,35 +42,41 @@ class Fusion:
     refusals: Callable[[], list[Refusal]]
 
 
-def fuse(graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0, own: bool = False) -> Fusion:
+def fuse(
+    graph: Graph, most_values: int = MOST_VALUES, most_joined: int = 0, own: bool = False, homes: Homes = ()
+) -> Fusion:
     """Groups every operation that computes with others, by the bytes that are neither written nor read any more.
 
     A kernel has at most `most_values` operands and results, unless one operation has more. Small kernels that have
     nothing in common are joined up to `most_joined`. own: whether dmc's own code computes the kernels: it fuses
     concatenations with what they read, and a product with a wide epilogue only where nothing else can compute that.
+    homes: for each operation a value, if any; those with different ones are not fused.
     Linear in operations but for a heap, if values have few readers.
     """
-    merging = merged(graph, most_values, own)
+    merging = merged(graph, most_values, own, homes)
     merging.join(most_joined)
     return merging.fusion()
 
 
-def merged(graph: Graph, most_values: int, own: bool) -> Merging:
+def merged(graph: Graph, most_values: int, own: bool, homes: Homes = ()) -> Merging:
     """The kernels, before small ones are joined."""
-    merging = Merging(graph, most_values, own)
+    merging = Merging(graph, most_values, own, homes=homes)
     merging.run()
     wide = set(wide_epilogues(merging, merging.kernels_reading)) if own else set[tuple[int, int]]()
     if not wide:
         return merging
-    again = Merging(graph, most_values, own, wide)
+    again = Merging(graph, most_values, own, wide, homes)
     again.run()
     return min(merging, again, key=Merging.bytes)
 
 
 class Merging(Rules):
-    """Kernels, one for each operation that computes at first, as they are merged. wide: see `wide_epilogues`."""
+    """Kernels, one for each operation that computes at first, as they are merged. wide: see `wide_epilogues`; homes:
+    see `fuse`."""
 
-    def __init__(self, graph: Graph, most_values: int, own: bool, wide: Collection[tuple[int, int]] = ()) -> None:
+    def __init__(
+        self, graph: Graph, most_values: int, own: bool, wide: Collection[tuple[int, int]] = (), homes: Homes = ()
+    ) -> None:
         nodes = [i for i, kind in enumerate(graph.kinds) if kind in (Kind.COMPUTE, Kind.MOVEMENT)]
         super().__init__(graph, nodes, most_values, own)
         self.node_of = {number: node for node, number in enumerate(nodes)}
@@ -75,6 +85,7 @@ class Merging(Rules):
         self.apart = {(self.node_of[maker], self.node_of[reader]): WIDER for maker, reader in wide}
         self.turned: dict[int, list[int]] = {}
         self.actions = _actions(graph, nodes)
+        self.homes = [homes[number] if homes else None for number in nodes]
         after: list[set[int]] = [set() for _ in self.nodes]
         for node, number in enumerate(self.nodes):
             self._add(node, number, after)
@@ -158,6 +169,8 @@ class Merging(Rules):
         return (one, other) if order[one] < order[other] else (other, one)
 
     def kept_apart(self, first: int, second: int) -> str:
+        if self.homes[first] != self.homes[second]:
+            return APART
         one, other = self.actions[first], self.actions[second]
         return self.apart.get((first, second), "" if one == other or not (one and other) else ACTION)
 
@@ -241,7 +254,7 @@ class Merging(Rules):
         for node in sorted(quick, key=self.clusters.order.__getitem__):
             if not self._may_join(node):
                 continue
-            key = self.groups[node].loops, self.waits.when(node, ends), self.actions[node]
+            key = self.groups[node].loops, self.waits.when(node, ends), self.actions[node], self.homes[node]
             other = open_.get(key)
             merged = None if other is None else self._join(other, node, most_values)
             open_[key] = node if merged is None else merged

@@ -11,6 +11,7 @@ from dmc import dialect as dm
 from dmc._mlir import ir, tensor
 from dmc.analysis.ranks.traffic import meshes_of
 from dmc.analysis.requests.settings import costs_of
+from dmc.analysis.requests.verbs import verbs_of
 from dmc.dialect.labels import label_of, put_label
 from dmc.dialect.plan import type_bytes
 from dmc.machine import Machine
@@ -19,6 +20,7 @@ from dmc.mesh import Mesh
 from dmc.passes.base import Pass
 from dmc.passes.placed.exchange_sums.buckets import bucketed
 from dmc.passes.shared.loops import PARALLEL, loops, scalar
+from dmc.plans.verbs import Bucket
 from dmc.program import ALIGNMENT
 from dmc.walk import listed
 
@@ -37,7 +39,8 @@ class ExchangeSums(Pass):
 
     An exchange between more than two begins with a meeting of all, and ends with a copy of the own piece that waits for
     the kernels beside it. So consecutive sums of up to `bucket_bytes` bytes together share theirs, side by side in one
-    buffer without a copy (`buckets.py`). Between two `dm-bucket` does that.
+    buffer without a copy (`buckets.py`); up to what the plan says instead, where it does (`dm.verbs`). Between two
+    `dm-bucket` does that.
 
     Only on GPUs, where all ranks of a group reach each other's memory over one link of `machine` (the module's, if
     empty), and for sums of at least `min_bytes` bytes of floating-point numbers: small ones are a matter of latency.
@@ -59,7 +62,8 @@ class ExchangeSums(Pass):
         shared = dict.fromkeys(op for op in exchanged if _may_share(op, meshes))
         apart = [op for op in exchanged if op not in shared]
         blocks = list(dict.fromkeys(op.block for op in shared))
-        merged = [op for block in blocks for op in bucketed(block, shared.keys(), self.bucket_bytes)]
+        limit = next((asked.bytes for asked in verbs_of(module, Bucket)), self.bucket_bytes)
+        merged = [op for block in blocks for op in bucketed(block, shared.keys(), limit)]
         for op in [*apart, *merged]:
             _exchange(op, _ranks(op, meshes))
 

@@ -9,6 +9,7 @@ from functools import reduce
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.requests.settings import costs_of
+from dmc.analysis.requests.verbs import verbs_of
 from dmc.dialect.labels import Label, label_of, put_kernel_label, put_label
 from dmc.dialect.plan import type_bytes
 from dmc.passes.base import Pass
@@ -20,6 +21,8 @@ from dmc.passes.shared.kernel_functions import KernelFunctions
 from dmc.passes.shared.motion import Order, hoisted, sunk
 from dmc.passes.shared.report import named, print_table
 from dmc.passes.shared.starts import check_started
+from dmc.plans.verbs import Bucket as Asked
+from dmc.plans.verbs import Overlap
 from dmc.step_function import find_step
 
 HEAD = ("movement", "group", "members", "bytes", "started later by ops", "closed by")
@@ -33,7 +36,8 @@ class Bucket(Pass):
     buffer in which members begin at multiples of 256 bytes. All-reduces, broadcasts and permutes are packed without a
     copy; for reduce-scatters a kernel packs, for all-gathers one unpacks (`layouts.py`). Buckets are filled in the
     order of starts (for gradients, that in which they become ready), up to `bytes` bytes (a larger movement stays
-    alone), while no member is read before the last is ready. Waits are first sunk to their readers.
+    alone), while no member is read before the last is ready. Waits are first sunk to their readers. Where the plan says
+    how large buckets are (`dm.verbs`), they are filled up to that, whatever is delayed.
 
     preserve_overlap: a member joins only if the bucket then arrives no later than the member alone would after the
     others on the lane, or no later than its deadline, set by its first reader and by the deadlines of what follows on
@@ -53,14 +57,17 @@ class Bucket(Pass):
         dm.verify_symbols(module)
         block = find_step(module).entry_block
         check_started(block)
+        asked = verbs_of(module, Asked)
+        limit = asked[0].bytes if asked else self.bytes
         order = Order.of(block)
         order = order.place(hoisted(order, starts=False).keys)
         order = order.place(sunk(order).keys)
         members = list(members_of(order))
         times = None
-        if self.preserve_overlap:
+        # Where nothing overlaps, no bucket comes too late.
+        if self.preserve_overlap and not asked and not verbs_of(module, Overlap):
             times = BucketTimes(module, order, members, costs_of(module, self.machine))
-        filled = Filler(order, self.bytes, times).fill(members)
+        filled = Filler(order, limit, times).fill(members)
         if self.reasons:
             print_table(HEAD, [_row(filling) for filling in filled])
         functions, symbols = KernelFunctions(module), dm.Symbols.of(module)

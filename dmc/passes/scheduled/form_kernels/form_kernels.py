@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dmc import dialect as dm
 from dmc._mlir import func, ir
 from dmc.analysis.kernels.cost import work_of
-from dmc.analysis.kernels.fusion.greedy import MOST_JOINED, fuse
+from dmc.analysis.kernels.fusion.greedy import MOST_JOINED, Homes, fuse
 from dmc.analysis.kernels.graph import Graph, Kind, step_graph
 from dmc.analysis.requests.settings import target_of
+from dmc.analysis.requests.verbs import roots_of, verbs_of
 from dmc.dialect.labels import module_path, put_kernel_label
 from dmc.passes.base import NESTED, Pass, run_passes
 from dmc.passes.scheduled.form_kernels.bodies import Bodies, SharedFunctions
@@ -19,6 +20,7 @@ from dmc.passes.scheduled.form_kernels.report import print_reasons
 from dmc.passes.scheduled.form_kernels.transposed_batches import join_batches_first
 from dmc.passes.scheduled.form_kernels.whole_composites import form_whole_composites
 from dmc.passes.shared.loops import copy_with
+from dmc.plans.verbs import KeepApart
 from dmc.stages import place_of
 from dmc.step_function import MUTABLE_ROLES, arguments, find_step, results
 from dmc.target import targets
@@ -34,7 +36,8 @@ class FormKernels(Pass):
     composite kept whole is a kernel of its own, with the surrounding slices and transpositions that its implementation
     supports.
 
-    What saves the most bytes through device memory is fused first. reasons: print on stderr the bytes through device
+    What saves the most bytes through device memory is fused first, but nothing of modules that the plan keeps apart
+    (`dm.verbs`) with what is not of them. reasons: print on stderr the bytes through device
     memory before and after, the kernels of each kind, and what prevented the largest remaining fusions.
     """
 
@@ -47,7 +50,8 @@ class FormKernels(Pass):
         step = find_step(module)
         join_batches_first(step)
         shared = SharedFunctions(module)
-        form_whole_composites(step, shared)
+        apart = verbs_of(module, KeepApart)
+        form_whole_composites(step, shared, apart)
         machines = targets(target_of(module))
         has_kernels = all(each.has_kernels for each in machines)
         graph = step_graph(step, has_kernels)
@@ -56,11 +60,16 @@ class FormKernels(Pass):
         bodies = Bodies(shared, graph, works, dm.Symbols.of(module))
         *_, terminator = step.entry_block.operations
         most_values = min(each.most_values for each in machines)
-        fusion = fuse(graph, most_values, MOST_JOINED if has_kernels else 0, has_kernels)
+        fusion = fuse(graph, most_values, MOST_JOINED if has_kernels else 0, has_kernels, _homes(apart, graph))
         units = outline(graph, fusion.groups, _replaced(step, module)).units
         if self.reasons:
             print_reasons(graph, works, units, fusion.refusals())
         _Step(graph, bodies, terminator.operation).rewrite(units)
+
+
+def _homes(apart: Sequence[KeepApart], graph: Graph) -> Homes:
+    """For each operation the modules around it that the plan keeps apart."""
+    return [roots_of(apart, module_path(op.location)) for op in graph.ops] if apart else ()
 
 
 def _replaced(step: func.FuncOp, module: ir.Module) -> dict[ir.Value, ir.Value]:

@@ -11,12 +11,14 @@ from dmc.analysis.kernels.column_sums import ColumnSums
 from dmc.analysis.kernels.graph import outer_reads
 from dmc.analysis.kernels.layouts import Layout, inverse, permutation, seen_through, written_through
 from dmc.analysis.kernels.problems import is_aligned, problem_with, refusal_with, wanted_results
+from dmc.analysis.requests.verbs import roots_of
 from dmc.analysis.storage.pieces import RESHAPES, is_view
 from dmc.dialect.kinds import traits_of
 from dmc.dialect.labels import module_path, put_kernel_label
 from dmc.kernels.implementation import implementation_of
 from dmc.passes.scheduled.form_kernels.bodies import SharedFunctions
 from dmc.passes.shared.loops import copy_with
+from dmc.plans.verbs import KeepApart
 
 TRANSPOSE, SLICE, CONCAT, PAD = "linalg.transpose", "tensor.extract_slice", "tensor.concat", "tensor.pad"
 
@@ -34,21 +36,21 @@ class _Seen:
         return _Seen(value, Layout.dense(value.type.shape))
 
 
-def form_whole_composites(step: func.FuncOp, functions: SharedFunctions) -> None:
+def form_whole_composites(step: func.FuncOp, functions: SharedFunctions, apart: Sequence[KeepApart] = ()) -> None:
     """Turns each composite of the step into a kernel.
 
     `%q = transpose(slice(%qkv))`, `%o = dm.composite(%q, …)`, `%y = transpose(%o)` become `%y = dm.kernel(%qkv, …)`,
     whose body holds all three, if the composite's implementation supports strided tensors. Results that are only
     concatenated become one result; what adds up its rows may be another. Other readers of a result that is read
-    transposed transpose it back.
+    transposed transpose it back. apart: the modules with which nothing else shares a kernel.
     """
     for view in [op for op in step.entry_block.operations if isinstance(op, dm.CompositeOp)]:
-        _Kernel(view).form(functions)
+        _Kernel(view, apart).form(functions)
 
 
 class _Kernel:
-    def __init__(self, op: dm.CompositeOp) -> None:
-        self.op = op
+    def __init__(self, op: dm.CompositeOp, apart: Sequence[KeepApart]) -> None:
+        self.op, self.apart = op, apart
         self.operands: list[_Seen] = [_Seen.itself(value) for value in op.inputs]
         self.results: list[_Seen] = [_Seen.itself(value) for value in op.outputs]
         self.sums: ColumnSums | None = None
@@ -122,8 +124,13 @@ class _Kernel:
         """Returns the sums over the rows of the matrix that all results make up, which then need not be read again."""
         matrix, *others = self._outputs()
         self.sums = None if others else next(ColumnSums.readers(matrix), None)
-        if self.sums is not None and self._refusal() is not None:
+        if self.sums is not None and (self._are_apart(self.sums.ops) or self._refusal() is not None):
             self.sums = None
+
+    def _are_apart(self, ops: Iterable[ir.Operation]) -> bool:
+        """Whether the plan keeps some of the operations apart from the composite."""
+        own = roots_of(self.apart, module_path(self.op.location))
+        return any(roots_of(self.apart, module_path(op.location)) != own for op in ops)
 
     def _outputs(self) -> list[ir.Value]:
         wholes = dict.fromkeys(each.whole for each in self.results[: len(wanted_results(self.op))])

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from dmc._mlir import func, ir
 from dmc.analysis.kernels.problems import problem_of, refusal
+from dmc.analysis.requests.verbs import roots_of, verbs_of
 from dmc.dialect import CompositeOp, verify_symbols
 from dmc.dialect.kinds import traits_of
-from dmc.errors import DmcError
+from dmc.dialect.labels import module_path
+from dmc.errors import DmcError, PlanError
 from dmc.lowering.composites import call_decomposition
 from dmc.passes.base import NESTED, Pass, run_passes
 from dmc.passes.shared.report import print_table
+from dmc.plans.verbs import Decompose
 from dmc.walk import listed
 
 
@@ -25,7 +29,8 @@ class InlineComposites(Pass):
     result.
 
     keep_whole: composites worth a kernel of their own (`dmc/composites.py`) stay where an implementation of
-    `dmc.kernels` supports them, with their decompositions, which define them. reasons: print on stderr which composites
+    `dmc.kernels` supports them, with their decompositions, which define them, unless the plan has them opened
+    (`dm.verbs`). reasons: print on stderr which composites
     stay, and why the others do not.
     """
 
@@ -34,14 +39,17 @@ class InlineComposites(Pass):
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError for a decomposition that is missing, does not match, or is recursive."""
+        """Raises DmcError for a decomposition that is missing, does not match, or is recursive, and PlanError where the
+        plan opens what is not whole anyway."""
         verify_symbols(module)
+        opening = _Opening(verbs_of(module, Decompose) if self.keep_whole else ())
         why: Counter[tuple[str, str]] = Counter()
         for op in [op for op in listed(module.operation) if op.name == CompositeOp.OPERATION_NAME]:
-            reason = _why_opened(op.opview) if self.keep_whole else "the target has no kernels for composites"
+            reason = opening.why(op.opview) if self.keep_whole else "the target has no kernels for composites"
             why[op.opview.kind.value, reason or "stays"] += 1
             if reason:
                 call_decomposition(op.opview)
+        opening.check()
         # Canonicalisation is left to the pipeline: here it would hide what this pass does.
         run_passes(module, ("inline{default-pipeline=}", "symbol-dce"), NESTED)
         for op in listed(module.operation):
@@ -50,6 +58,31 @@ class InlineComposites(Pass):
                 raise DmcError(op, f"{callee} cannot be inlined", "a function of a step may not call itself")
         if self.reasons:
             print_table(("composite", "number", "why"), [(kind, why[kind, each], each) for kind, each in sorted(why)])
+
+
+@dataclass
+class _Opening:
+    """Which composites are opened by the plan. seen: for each of its verbs, why the composites that it means would not
+    stay anyway; "" for one that would."""
+
+    verbs: Sequence[Decompose]
+    seen: dict[Decompose, set[str]] = field(default_factory=dict[Decompose, set[str]])
+
+    def why(self, op: CompositeOp) -> str:
+        """Why a composite does not stay, or ""."""
+        reason = _why_opened(op)
+        roots = roots_of(self.verbs, module_path(op.location)) if self.verbs else ()
+        meant = [verb for verb, root in zip(self.verbs, roots, strict=True) if root is not None]
+        for verb in meant:
+            self.seen.setdefault(verb, set()).add(reason)
+        return reason or (f"the plan: {meant[-1]}" if meant else "")
+
+    def check(self) -> None:
+        """Raises PlanError for a verb without effect on the composites that it means."""
+        for verb, reasons in self.seen.items():
+            if "" not in reasons:
+                fact = f"has no effect: its composites are opened anyway ({'; '.join(sorted(reasons))})"
+                raise PlanError(str(verb), fact, "leave it out")
 
 
 def _why_opened(op: CompositeOp) -> str:

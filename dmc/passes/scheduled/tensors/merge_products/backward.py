@@ -9,7 +9,7 @@ from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.kernels.casts import WIDEN, is_cast
 from dmc.analysis.kernels.layouts import permutation
-from dmc.analysis.requests.keeping import Word
+from dmc.analysis.requests.keeping import ModuleWord
 from dmc.passes.scheduled.tensors.merge_products.chains import (
     GENERIC,
     MOVES,
@@ -43,7 +43,7 @@ class _Gradient:
     to_bias: ir.Operation | None
 
 
-def merge_behind(op: dm.CompositeOp, side: SideBySide, words: Sequence[Word]) -> None:
+def merge_behind(op: dm.CompositeOp, side: SideBySide, words: Sequence[ModuleWord]) -> None:
     """For gradients P, Q, R of `x·A`, `x·B`, `x·C`: `P·Aᵀ + Q·Bᵀ + R·Cᵀ` becomes `[P Q R]·[A B C]ᵀ`, the gradients of
     the weights slices of `[P Q R]ᵀ·x`, and those of biases slices of a sum over the rows of `[P Q R]`.
 
@@ -123,7 +123,7 @@ class _Merger:
             found.append((self.weights, _ROWS, self.side.family(self.weights, _ROWS)))
         return found
 
-    def is_possible(self, words: Sequence[Word]) -> bool:
+    def is_possible(self, words: Sequence[ModuleWord]) -> bool:
         families = self.families()
         ops = {op for _, _, family in families for op in family.ops}
         return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from dmc._mlir import ir, linalg
-from dmc.analysis.requests.keeping import Word, root_of
+from dmc.analysis.requests.keeping import ModuleWord, root_of
 from dmc.analysis.storage.pieces import RESHAPES
 from dmc.dialect.labels import module_path
 from dmc.dialect.plan import element_bytes, type_bytes
@@ -70,7 +70,7 @@ def ends(values: Values, dim: int) -> Values:
         values = made
 
 
-def are_told_apart(ops: Iterable[ir.Operation], words: Sequence[Word]) -> bool:
+def are_told_apart(ops: Iterable[ir.Operation], words: Sequence[ModuleWord]) -> bool:
     """Whether `words` mean the modules of some of the operations, and not of all."""
     modules = [module_path(op.location).partition(", ")[0] for op in ops]
     return len({tuple(root_of(word, module) for word in words) for module in modules}) > 1

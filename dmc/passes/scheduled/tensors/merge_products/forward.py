@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dmc import dialect as dm
 from dmc._mlir import ir
-from dmc.analysis.requests.keeping import Word
+from dmc.analysis.requests.keeping import ModuleWord
 from dmc.dialect.kinds import traits_of
 from dmc.passes.scheduled.tensors.merge_products.chains import (
     are_told_apart,
@@ -20,7 +20,7 @@ from dmc.passes.scheduled.tensors.merge_products.side_by_side import SideBySide,
 _COLUMNS = 1
 
 
-def merge_before(op: dm.CompositeOp, side: SideBySide, words: Sequence[Word]) -> None:
+def merge_before(op: dm.CompositeOp, side: SideBySide, words: Sequence[ModuleWord]) -> None:
     """`attention(x·A + a, x·B + b, x·C + c)` reads slices of `x·[A B C] + [a b c]`."""
     for roots, products in _groups(op):
         family = side.family(roots, _COLUMNS)

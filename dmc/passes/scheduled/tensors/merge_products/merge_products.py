@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from dmc import dialect as dm
 from dmc._mlir import ir
 from dmc.analysis.requests.keeping import keeping_of
+from dmc.analysis.requests.verbs import verbs_of
 from dmc.passes.base import Pass
 from dmc.passes.scheduled.tensors.merge_products.backward import merge_behind
 from dmc.passes.scheduled.tensors.merge_products.forward import merge_before
 from dmc.passes.scheduled.tensors.merge_products.side_by_side import SideBySide
 from dmc.passes.shared.operands_first import operands_first
 from dmc.passes.shared.unread import erase_unread
+from dmc.plans.verbs import KeepApart
 from dmc.step_function import find_step
 from dmc.walk import walk
 
@@ -27,14 +29,14 @@ class MergeProducts(Pass):
 
     Only where little is copied for it: the kernels of attention read and write columns of wider matrices, the weights
     are cast in every step anyway, or gathered, then in narrow types, and their gradients are rows. Nothing else may
-    read the columns, and the user's words about what is kept (`dm.keeping`) must mean all of the products or none. On
-    CUDA only, where composites stay whole.
+    read the columns, and the user's words about what is kept (`dm.keeping`) or apart (`dm.verbs`) must mean all of the
+    products or none. On CUDA only, where composites stay whole.
     """
 
     name = "dm-merge-products"
 
     def run(self, module: ir.Module) -> None:
-        side, words = SideBySide(), keeping_of(module)
+        side, words = SideBySide(), (*keeping_of(module), *verbs_of(module, KeepApart))
         composites = [op.opview for op in walk(find_step(module)) if isinstance(op.opview, dm.CompositeOp)]
         for op in composites:
             if op.kind.value == "attention":

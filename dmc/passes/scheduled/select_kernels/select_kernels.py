@@ -11,9 +11,12 @@ from dmc.analysis.requests.settings import is_estimate, target_of
 from dmc.analysis.storage.pointwise import IN_PLACE, is_whole_composite
 from dmc.dialect.build import i64
 from dmc.dialect.plan import type_bytes
+from dmc.lowering.cuda.by import asked_of
 from dmc.lowering.cuda.products import WORKSPACE, product_of
 from dmc.passes.base import Pass
+from dmc.passes.scheduled.select_kernels.asked import put_asked
 from dmc.passes.shared.report import print_table
+from dmc.plans.verbs import CUBLASLT, IREE, TRITON
 from dmc.program.contract import Phase, is_safe_in_place
 from dmc.step_function import find_step, functions, symbol
 from dmc.target import Target, targets
@@ -25,13 +28,14 @@ class SelectKernels(Pass):
 
     `dm.kernel {body = @softmax_0}` becomes `dm.kernel {body = @softmax_0, implementation = "iree", scratch = 33024}`:
     on CUDA an implementation of `dmc.kernels` ("triton") where one supports the body, else the code of IREE's compiler
-    for `target`, which determines its dispatches and the memory between them. All bodies are compiled together, each
-    only once. Where ranks differ, the largest variant counts. `dm.in_place` on a body lists the operands and results
-    that may share memory, given the order of its dispatches. With several targets, joined by "+", the choice holds for
-    all, so that all run one plan. reasons: print on stderr the implementation of each kernel on the last target, and
-    why it was chosen. In a module with `dm.estimate` no code is generated: a product is the library's, anything else
-    dmc's own or, on a CPU, IREE's, without scratch memory but for the library's, and results may replace what their
-    bodies allow.
+    for `target`, which determines its dispatches and the memory between them. Where the plan wants kernels of some
+    modules computed otherwise (`dm.verbs`), they run copies of their bodies that say so (`dm.by`). All bodies are
+    compiled together, each only once. Where ranks differ, the largest variant counts. `dm.in_place` on a body lists the
+    operands and results that may share memory, given the order of its dispatches. With several targets, joined by "+",
+    the choice holds for all, so that all run one plan. reasons: print on stderr the implementation of each kernel on
+    the last target, and why it was chosen. In a module with `dm.estimate` no code is generated: a product is the
+    library's, anything else dmc's own or, on a CPU, IREE's, without scratch memory but for the library's, and results
+    may replace what their bodies allow.
     """
 
     name = "dm-select-kernels"
@@ -39,10 +43,12 @@ class SelectKernels(Pass):
     reasons: bool = False
 
     def run(self, module: ir.Module) -> None:
-        """Raises DmcError, naming the kernel, for a body that IREE cannot compile to dispatches."""
+        """Raises DmcError, naming the kernel, for a body that IREE cannot compile to dispatches, and PlanError where no
+        kernel can be computed as the plan asks, or all are anyway."""
         kernels = [op for op in find_step(module).entry_block.operations if isinstance(op, dm.KernelOp)]
         if not kernels:
             return
+        put_asked(module, kernels)
         if is_estimate(module):
             _estimate(module, kernels, targets(target_of(module, self.target))[-1])
             return
@@ -72,10 +78,11 @@ def _estimate(module: ir.Module, kernels: Sequence[dm.KernelOp], target: Target)
     """States what most likely runs each kernel, without its code."""
     by_name = {symbol(function): function for function in functions(module)}
     for op in kernels:
-        is_product = target.has_kernels and product_of(by_name[bodies(op)[0]]) is not None
-        own = "triton" if target.has_kernels else "iree"
-        _state(op.operation, "implementation", ir.StringAttr.get("cublaslt" if is_product else own))
-        _state(op.operation, "scratch", i64(WORKSPACE if is_product else 0))
+        function = by_name[bodies(op)[0]]
+        own = CUBLASLT if product_of(function) is not None else TRITON
+        by = (asked_of(function) or own) if target.has_kernels else IREE
+        _state(op.operation, "implementation", ir.StringAttr.get(by))
+        _state(op.operation, "scratch", i64(WORKSPACE if by == CUBLASLT else 0))
 
 
 def bodies(op: dm.KernelOp) -> tuple[str, ...]:
