@@ -11,7 +11,7 @@ import torch
 
 from dmc import dialect, plans
 from dmc._mlir import ir
-from dmc.arguments import check_meaning, check_model, checked_mesh, micro_batches, precision_named
+from dmc.arguments import check_meaning, check_model, checked_mesh, micro_batches, precision_named, with_verbs
 from dmc.cache import Cache, using
 from dmc.compilation import arranged, state_plan
 from dmc.errors import DmcError, MemoryCapError
@@ -162,12 +162,13 @@ def _job(
     mesh = checked_mesh(mesh, plan)
     check_meaning(loss, example, seed)
     check_model(model, loss)
-    chosen = targets(target)
+    chosen, kind = targets(target), precision_named(precision)
     name = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
     with using(Cache.of(os.environ)), ir.Context() as context, ir.Location.unknown():
         dialect.load(context)
-        given = optimizer, example, precision_named(precision), accumulate, seed
-        imported = import_step(model, loss, *given, context, plans.data_parts(plan))
+        given = optimizer, example, kind, accumulate, seed
+        with with_verbs(model, plan, kind, chosen, "static", mesh):
+            imported = import_step(model, loss, *given, context, plans.data_parts(plan))
         plan, factors, _notes = arranged(plan, imported, accumulate, machine_named(name))
         state_plan(imported, plan, accumulate, chosen[0], factors)
         builder = Builder(imported.module, imported.signature, Settings(target, name, cap), Observer())

@@ -1,6 +1,8 @@
 """`dmc plan step.dmc`: the commands of a planned step, one per line; for two files, how their plans differ.
 
 `dmc plan --search my_module:make_step --machine h100x4`: the fastest plan for a machine, by simulation.
+
+`dmc plan --explain my_module:make_step`: what each line of its plan changes, by simulation.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dmc.cli import plan_search
+from dmc.cli import plan_explain, plan_search
 from dmc.cli.plan_difference import differences, frames
 from dmc.cli.plan_schedule import schedule_text
 from dmc.cli.programs import add_option, read_program
@@ -45,11 +47,14 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--bytes", action="store_true", help="print the sizes of memories in bytes")
     add_option(parser)
     plan_search.add_options(parser)
+    plan_explain.add_options(parser)
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises DmcError for a file without a plan, and for a rank or lane that does not exist."""
+    if arguments.explain is not None:
+        return plan_explain.run(arguments)
     if arguments.search is not None:
         return plan_search.run(arguments)
     if arguments.why or arguments.why_not:

@@ -14,6 +14,7 @@
 * why, answer: the plan found beside the best that does otherwise
 * automatic: `plan="auto"`
 * refusal: what does not fit, and what would
+* explained: what each line of a plan changes
 * written: a plan as the lines that make it
 """
 
@@ -21,9 +22,22 @@ from __future__ import annotations
 
 from dmc.search.answer import Answer
 from dmc.search.automatic import problem_of
+from dmc.search.explained import Explained, explain
 from dmc.search.problem import Problem
 from dmc.search.search import Found, find
 from dmc.search.why import check_questions, why, why_not
 from dmc.search.written import written
 
-__all__ = ["Answer", "Found", "Problem", "check_questions", "find", "problem_of", "why", "why_not", "written"]
+__all__ = [
+    "Answer",
+    "Explained",
+    "Found",
+    "Problem",
+    "check_questions",
+    "explain",
+    "find",
+    "problem_of",
+    "why",
+    "why_not",
+    "written",
+]

@@ -12,12 +12,14 @@ from dmc import dialect, pipeline, plans
 from dmc._mlir import ir
 from dmc.analysis.commands.jobs import job_of
 from dmc.analysis.requests.settings import write_estimate, write_settings
+from dmc.arguments import with_verbs
 from dmc.compilation import arranged, state_plan
 from dmc.garbage import uncollected
 from dmc.importer.step import ImportedStep, import_step
 from dmc.machine import machine
 from dmc.passes.base import NESTED
-from dmc.plans import Plan, ResolvedPlan
+from dmc.plans import Plan, Recipe, ResolvedPlan
+from dmc.plans.verbs import Precision
 from dmc.program import Job, Launch, device_bytes
 from dmc.program.labels import UPDATE
 from dmc.search.problem import Problem
@@ -83,6 +85,18 @@ class Trials:
         once. cap: bytes of device memory of a rank; 0 for none. is_estimate: kernels have no code, which takes most of
         the time, so that the plan is not quite that of `dmc.compile`. Raises DmcError as that does, MemoryCapError
         included."""
+        return trial_of(self.job(problem, plan, accumulate, key, cap, is_estimate), problem)
+
+    def job(
+        self,
+        problem: Problem,
+        plan: Recipe,
+        accumulate: int,
+        key: object = None,
+        cap: int = 0,
+        is_estimate: bool = False,
+    ) -> Job:
+        """The programs of a plan, which may be for one rank; see `planned`."""
         self.count += 1
         with uncollected(), ir.Context() as context, ir.Location.unknown():
             dialect.load(context)
@@ -91,32 +105,35 @@ class Trials:
             if is_estimate:
                 write_estimate(step.module)
             pipeline.run(step.module, to_form="planned", options=NESTED, with_texts=False)
-            job = job_of(step.module)
-        return trial_of(job, problem)
+            return job_of(step.module)
 
     def resolved(self, problem: Problem, plan: Plan, accumulate: int, key: object) -> ResolvedPlan:
         """How a plan places the tensors of the step. key: as of `planned`. Raises DmcError as planning does."""
         with uncollected(), ir.Context() as context, ir.Location.unknown():
             dialect.load(context)
-            return self._placed(problem, plan, accumulate, key, context)[1]
+            resolved = self._placed(problem, plan, accumulate, key, context)[1]
+        assert resolved is not None, "a plan has a mesh"
+        return resolved
 
     def _placed(
-        self, problem: Problem, plan: Plan, accumulate: int, key: object, context: ir.Context
-    ) -> tuple[ImportedStep, ResolvedPlan]:
+        self, problem: Problem, plan: Recipe, accumulate: int, key: object, context: ir.Context
+    ) -> tuple[ImportedStep, ResolvedPlan | None]:
         """The step, annotated with what the plan asks for."""
-        step = self._imported(problem, accumulate, plans.data_parts(plan), key, context)
+        step = self._imported(problem, plan, accumulate, key, context)
         own, factors, _ = arranged(plan, step, accumulate, machine(problem.machine, problem.tuning))
-        resolved = state_plan(step, own, accumulate, targets(problem.target)[0], factors)
-        assert resolved is not None, "a plan has a mesh"
-        return step, resolved
+        return step, state_plan(step, own, accumulate, targets(problem.target)[0], factors)
 
     def _imported(
-        self, problem: Problem, accumulate: int, parts: int, key: object, context: ir.Context
+        self, problem: Problem, plan: Recipe, accumulate: int, key: object, context: ir.Context
     ) -> ImportedStep:
-        full = (key, accumulate, parts)
+        parts, chosen = plans.data_parts(plan), targets(problem.target)
+        mesh = plan.mesh if isinstance(plan, Plan) else None
+        in_types = with_verbs(problem.model, plan, problem.precision, chosen, "static", mesh)
+        full = (key, accumulate, parts, tuple(rule for rule in plan.rules if isinstance(rule, Precision)))
         if full not in self._traced:
             given = problem.optimizer, problem.example, problem.precision, accumulate, problem.seed
-            step = import_step(problem.model, problem.loss, *given, context, parts)
+            with in_types:
+                step = import_step(problem.model, problem.loss, *given, context, parts)
             if key is not None:
                 self._traced[full] = (step.module.operation.get_asm(enable_debug_info=True), step)
             return step
