@@ -134,7 +134,7 @@ def planner(keywords: Mapping[str, Any], cap: int) -> tuple[Plan, int, int]:
     def plan(batch: int) -> Fit:
         job, name = _job(_resized(example, rows, batch), cap, **options)
         recomputed = max(sum(map(_is_again, each.program.commands)) for each in job.classes)
-        summary = summarise(simulate(job, machine_named(name)))
+        summary = summarise(simulate(job, machine_named(name), fold=True))
         size = max(device_bytes(each.program.arenas) for each in job.classes)
         on_host = max(offloaded_bytes(each.program) + fetched_bytes(each.program) for each in job.classes)
         return Fit(batch, size, recomputed, summary.step_ns, on_host)

@@ -20,6 +20,7 @@ from dmc.simulator.trace import trace
 
 # Columns without a terminal.
 _WIDE = 160
+_MOST_SHOWN = 8
 
 
 def add_parser(commands: Any) -> None:
@@ -39,7 +40,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--ranks", type=int, metavar="N", help=more)
     parser.add_argument("--axis", metavar="NAME", help="the mesh axis that grows (default: dp)")
     parser.add_argument(
-        "--show", type=_ranks, metavar="R,R", help="ranks in the trace and on the page (default: first 8)"
+        "--show", type=_ranks, metavar="R,R", help=f"ranks in the trace and on the page (default: first {_MOST_SHOWN})"
     )
     parser.add_argument("--trace", type=Path, metavar="JSON", help="write a trace for ui.perfetto.dev")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the timeline and memory over time")
@@ -52,9 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the command; raises ArtifactError, and DmcError where the machine cannot run the step."""
     artifact = read_program(arguments.file, arguments.program)
     table = None if arguments.tuning is None else Table.read(arguments.tuning)
-    simulation = simulate(artifact.job, machine(arguments.machine, table), arguments.ranks, arguments.axis)
+    # Equivalent ranks are simulated once where not all can be shown.
+    fold = arguments.show is None and artifact.job.size > _MOST_SHOWN
+    simulation = simulate(artifact.job, machine(arguments.machine, table), arguments.ranks, arguments.axis, fold=fold)
     whys = artifact.ledger.whys()
-    shown = arguments.show or list(simulation.programs)[:8]
+    shown = arguments.show or list(simulation.programs)[:_MOST_SHOWN]
     if unknown := sorted(set(shown) - set(simulation.programs)):
         raise ArtifactError(f"rank {unknown[0]}", *_not_played(unknown[0], simulation))
     if arguments.trace:

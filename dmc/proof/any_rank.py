@@ -1,4 +1,4 @@
-"""Values that stand for those of all ranks at once, as functions of a rank's coordinates.
+"""Values that stand for those of all ranks of a stage at once, as functions of a rank's coordinates within it.
 
 Equal numbers are equal functions, so what is found for them holds on each rank, and is found once, however many ranks
 there are. The opposite is not claimed: functions with different numbers may be equal, too.
@@ -13,11 +13,11 @@ from math import prod
 
 from dmc.mesh import Mesh
 from dmc.program.collectives import sizes
-from dmc.program.dataflow import Body, Call, Choice, Local, Moved, Moving, Rows
+from dmc.program.dataflow import Body, Call, Choice, Local, Moved, Moving, Rows, Sent, Step
 from dmc.proof.meaning import Held, Meaning, OnCall, delivered
 from dmc.proof.values import Segment, Values
 
-# The rank that values of any rank are filed under.
+# The rank that values of any rank are filed under; those of a stage are under its first rank.
 ANY = 0
 
 
@@ -26,7 +26,7 @@ class Unknown(Exception):
 
 
 class Family(Values):
-    """Values of any rank, and how they follow from those of other ranks.
+    """Values of any rank of a mesh, which is that of one stage, and how they follow from those of other ranks.
 
     A value at other coordinates is ("at", value, coordinates); one that a rank's own index along axes decides is
     ("chosen", axes, values), with the place of each value as in a reduction.
@@ -91,6 +91,8 @@ class Family(Values):
     def moved(self, kind: str, axes: Sequence[str], value: int, how: Moving) -> int:
         """What a rank receives in a movement of its group along `axes`, in which it sends `value`."""
         key = (kind, tuple(axes), value, how)
+        if not {*axes} <= {*self.mesh.axes}:
+            raise Unknown
         if key not in self._moved:
             places = [dict(zip(axes, place, strict=True)) for place in product(*map(self._range, axes))]
             results = delivered(self, kind, [self.at(value, place) for place in places], how)
@@ -110,7 +112,8 @@ def _index(mesh: Mesh, axes: Sequence[str], coordinates: Mapping[str, int]) -> i
 
 @dataclass
 class AnyRank(Meaning):
-    """The meaning of steps for any rank. Raises Unknown where ranks differ in more than slices of values."""
+    """The meaning of steps for any rank, or of stages for any rank of each. Raises Unknown where ranks of one stage
+    differ in more than slices of values."""
 
     @property
     def family(self) -> Family:
@@ -118,14 +121,26 @@ class AnyRank(Meaning):
         assert isinstance(self.values, Family), "values of any rank are a family"
         return self.values
 
-    @property
-    def ranks(self) -> Sequence[int]:
-        """All, as one."""
-        return range(ANY, ANY + 1)
+    def ranks_of(self, step: Step) -> Sequence[int]:
+        """All, as one; of a stage its first."""
+        first = min(step.ranks, default=ANY)
+        if step.ranks and {*step.ranks} != {*self.mesh.group(first, self.family.mesh.axes)}:
+            raise Unknown
+        return (first,)
+
+    def without_stages(self, rank: int) -> int:
+        """Values without stages are those of any rank of any stage."""
+        return ANY
+
+    def reader(self, message: Sent, rank: int) -> int:
+        """The first rank of a stage sends to the first one of another, as each rank does to its like."""
+        if not {*message.axes} <= {*self.stages}:
+            raise Unknown
+        return super().reader(message, rank)
 
     def argument(self, name: str, rank: int, size: int) -> int:
-        """An argument differs on each rank."""
-        return self.values.made(("argument", name, rank), size, along=self.mesh.axes)
+        """An argument differs on each rank of a stage; what several stages have, they have alike."""
+        return self.values.made(("argument", name, ANY), size, along=self.family.mesh.axes)
 
     def _on_rank(self, node: Local | Choice, rank: int, own: Held, on_call: OnCall | None) -> None:
         if not isinstance(node, Choice):
@@ -159,6 +174,8 @@ class AnyRank(Meaning):
     def _chosen(self, axes: Sequence[str], nodes: Sequence[Local], own: Held) -> tuple[int, ...]:
         if all(node == nodes[0] for node in nodes):
             return self.of_local(nodes[0], own)
+        if not {*axes} <= {*self.family.mesh.axes}:
+            raise Unknown
         size = 0
         members: list[int] = []
         for node in nodes:

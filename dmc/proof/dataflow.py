@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import product
 from operator import mul
 
 from dmc.errors import ProofError
+from dmc.mesh import Mesh
 from dmc.program import Collective, Job, Launch, Move, Program, Range, Work, accesses
-from dmc.program.classes import moved
+from dmc.program.classes import Class, moved
 from dmc.program.collectives import MESSAGES, members_of
 from dmc.program.dataflow import Dataflow, Moving
 from dmc.program.interval_map import IntervalMap
 from dmc.program.program import Space
-from dmc.proof.any_rank import AnyRank, Family, Unknown
+from dmc.proof.any_rank import ANY, AnyRank, Family, Unknown
 from dmc.proof.expected import Expected, expected_of
 from dmc.proof.meaning import alike, delivered
 from dmc.proof.meshes import mesh_of
 from dmc.proof.story import told, where
-from dmc.proof.values import Values
 
 # A value, and the byte of the arena at which it begins, or would begin.
 _Content = tuple[int, int]
@@ -35,9 +35,9 @@ def check_dataflow(job: Job, dataflow: Dataflow) -> None:
     issue, which conflicting accesses keep (V6), with the value that each byte holds: a launch must have the operands of
     its kernel of form scheduled. Needs V1 to V5.
 
-    Where all ranks are one class, values are those of any rank (`dmc.proof.any_rank`), and one walk is all walks:
-    linear in the commands of the class, times a logarithm. Where that does not show it, each rank is walked, which
-    shows it or says what is wrong.
+    Of a class, values are those of any of its ranks (`dmc.proof.any_rank`), and one walk is all walks: linear in the
+    commands of the classes, times a logarithm. Where that does not show it, each rank is walked, which shows it or says
+    what is wrong.
     """
     if not holds_for_any_rank(job, dataflow):
         check_each_rank(job, dataflow)
@@ -47,57 +47,84 @@ def check_each_rank(job: Job, dataflow: Dataflow) -> None:
     """Likewise, with values of each rank: linear in the commands of all ranks."""
     mesh = mesh_of(job)
     expected = expected_of(dataflow, mesh, stages=job.stages)
-    ranks = [_Rank(program, expected, alike(mesh, job.stages, program.rank)) for program in job.programs]
-    _play([rank.walk() for rank in ranks], expected.values)
-    for rank in ranks:
+    ranks = {each.rank: _Rank(each, expected, alike(mesh, job.stages, each.rank)) for each in job.programs}
+
+    def received(command: Collective, values: Sequence[int]) -> Sequence[int]:
+        return delivered(expected.values, command.kind, values, _how(command))
+
+    _play({number: rank.walk() for number, rank in ranks.items()}, members_of, received)
+    for rank in ranks.values():
         rank.check_end()
 
 
 def holds_for_any_rank(job: Job, dataflow: Dataflow) -> bool:
     """Whether it is shown for all ranks at once; where it is not, nothing is said."""
-    if len(job.classes) != 1 or job.stages or any(channel.groups for channel in job.channels):
-        return False
     mesh = mesh_of(job)
+    within = {axis: size for axis, size in mesh.items() if axis not in job.stages}
+    if not within or any(channel.groups for channel in job.channels):
+        return False
+    family = Family(Mesh(links=None, **within))
+    axes = {each.name: each.axes for each in job.channels}
+
+    def members(rank: int, command: Collective) -> Sequence[int]:
+        return members_of(rank, command) if command.kind in MESSAGES else (rank,)
+
+    def received(command: Collective, values: Sequence[int]) -> Sequence[int]:
+        """What any rank of a class receives follows from what it sends, since all of them send alike."""
+        return [family.moved(command.kind, axes[command.channel], value, _how(command)) for value in values]
+
     try:
-        expected = expected_of(dataflow, mesh, AnyRank, family := Family(mesh))
-        rank = _Rank(job.classes[0].program, expected, 0, family)
-        _play_any(rank.walk(), family, {each.name: each.axes for each in job.channels})
-        rank.check_end()
+        for each in job.classes:
+            _check_class(mesh, each, family, axes, job.stages)
+        expected = expected_of(dataflow, mesh, AnyRank, family, job.stages)
+        if expected.calls.keys() != {each.ranks[0] for each in job.classes}:
+            return False
+        ranks = {each.ranks[0]: _Rank(each.program, expected, ANY, family) for each in job.classes}
+        _play({number: rank.walk() for number, rank in ranks.items()}, members, received)
+        for rank in ranks.values():
+            rank.check_end()
     except (ProofError, Unknown):
         return False
     return True
 
 
-def _play_any(walk: _Walk, family: Family, axes: Mapping[str, Sequence[str]]) -> None:
-    """Walks the program of any rank; what it receives follows from what it sends, since all send alike."""
-    given = None
-    while True:
-        try:
-            command, value = next(walk) if given is None else walk.send(given)
-        except StopIteration:
-            return
-        given = family.moved(command.kind, axes[command.channel], value, _how(command))
+def _check_class(
+    mesh: Mesh, own: Class, family: Family, axes: Mapping[str, Sequence[str]], stages: Sequence[str]
+) -> None:
+    """Raises Unknown where a class is not all ranks of a stage, or its messages are not between ranks that differ in
+    their stage alone."""
+    if {*own.ranks} != {*mesh.group(own.ranks[0], family.mesh.axes)}:
+        raise Unknown
+    messages = (each for each in own.program.commands if isinstance(each, Collective) and each.kind in MESSAGES)
+    if not all({*axes[each.channel]} <= {*stages} for each in messages):
+        raise Unknown
 
 
-def _play(walks: Sequence[_Walk], values: Values) -> None:
-    """Walks all programs, each as far as possible without the others."""
+def _play(
+    walks: Mapping[int, _Walk],
+    members: Callable[[int, Collective], Sequence[int]],
+    received: Callable[[Collective, Sequence[int]], Sequence[int]],
+) -> None:
+    """Walks programs, each as far as possible without the others.
+
+    members: of a movement, those among the walks. received: what they receive in one that is no message, given what
+    they send.
+    """
     arrived: defaultdict[object, dict[int, int]] = defaultdict(dict)
-    ready: list[tuple[int, int | None]] = [(rank, None) for rank in range(len(walks))]
+    ready: list[tuple[int, int | None]] = [(rank, None) for rank in walks]
     while ready:
         rank, given = ready.pop()
         try:
             command, value = next(walks[rank]) if given is None else walks[rank].send(given)
         except StopIteration:
             continue
-        ranks = members_of(rank, command)
-        members = arrived[command.instance, command.channel, ranks]
-        members[rank] = value
-        if len(members) == len(ranks):
-            given_by = [members[each] for each in ranks]
+        ranks = members(rank, command)
+        values = arrived[command.instance, command.channel, ranks]
+        values[rank] = value
+        if len(values) == len(ranks):
+            sent = [values[each] for each in ranks]
             # The sender of a message is the first of its two ranks.
-            is_message = command.kind in MESSAGES
-            results = given_by[:1] * 2 if is_message else delivered(values, command.kind, given_by, _how(command))
-            ready += zip(ranks, results, strict=True)
+            ready += zip(ranks, sent[:1] * 2 if command.kind in MESSAGES else received(command, sent), strict=True)
 
 
 def _how(command: Collective) -> Moving:
@@ -178,6 +205,8 @@ class _Rank:
         """What each rank reads at its own place."""
         if self.family is None or not strides:
             return self._read(range_)
+        if not {*strides} <= {*self.family.mesh.axes}:
+            raise Unknown
         indices = product(*(range(self.family.mesh.axis_size(axis)) for axis in strides))
         distances = [sum(map(mul, place, strides.values())) for place in indices]
         members = [self._read(moved(range_, each)) for each in distances]

@@ -51,9 +51,9 @@ class Expected:
     """By rank: the kernels in the order of issue, and the final state and outputs, by name."""
 
     values: Values
-    calls: Sequence[list[Kernel]]
-    state: list[Mapping[str, int]] = field(default_factory=list[Mapping[str, int]])
-    outputs: list[Mapping[str, int]] = field(default_factory=list[Mapping[str, int]])
+    calls: Mapping[int, list[Kernel]]
+    state: dict[int, Mapping[str, int]] = field(default_factory=dict[int, Mapping[str, int]])
+    outputs: dict[int, Mapping[str, int]] = field(default_factory=dict[int, Mapping[str, int]])
 
     def note(self, call: Call | Choice, rank: int, operands: tuple[int, ...], results: tuple[int, ...]) -> None:
         """Records a kernel of form scheduled."""
@@ -61,7 +61,7 @@ class Expected:
 
     def told(self, value: int) -> str:
         """A readable description of a value."""
-        for kernel in (kernel for calls in self.calls for kernel in calls if value in kernel.results):
+        for kernel in (kernel for calls in self.calls.values() for kernel in calls if value in kernel.results):
             which = f"result {kernel.results.index(value)}" if len(kernel.results) > 1 else "the result"
             return f"{which} of {kernel.told}"
         match self.values.how(value):
@@ -89,14 +89,17 @@ def expected_of(
     values: Values | None = None,
     stages: Sequence[str] = (),
 ) -> Expected:
-    """Finds the values of every rank. stages: the axes along which ranks are stages of a pipeline. Raises ProofError if
-    a form's values differ from those of the one before it.
+    """Finds the values of every rank, or of those that stand for others.
+
+    stages: the axes along which ranks are stages of a pipeline. Raises ProofError if a form's values differ from those
+    of the one before it.
 
     Upstream's canonicalize and cse, dm-chunk-head, dm-pad-classes, dm-merge-products and dm-channels-last are trusted.
     """
     values = values or Values()
-    is_split, ranks = _check_split(mesh, dataflow), kind(mesh, values, {}).ranks
-    expected = Expected(values, [[] for _ in ranks])
+    is_split, meaning = _check_split(mesh, dataflow), kind(mesh, values, {}, stages=stages)
+    ranks = sorted(rank for step in dataflow.opened for rank in meaning.ranks_of(step))
+    expected = Expected(values, {rank: [] for rank in ranks})
 
     def found(steps: Sequence[Step], functions: Mapping[str, Body] | None = None) -> _Found:
         note = None if functions is None else expected.note
@@ -107,15 +110,14 @@ def expected_of(
     placed, opened, simplified = map(found, ((dataflow.placed,), dataflow.opened, dataflow.simplified))
     scheduled = found(dataflow.scheduled, dataflow.kernels)
     for rank in ranks:
-        own = _ends(*opened[rank])
-        if name := _other(_within(_ends(*placed[rank]), own) if is_split else _ends(*placed[rank]), own):
+        own, wanted = _ends(*opened[rank]), _ends(*placed[meaning.without_stages(rank)])
+        if name := _other(_within(wanted, own) if is_split else wanted, own):
             fact = f"'{name}' of rank {rank} is computed differently from form placed"
             raise ProofError("V11", "stage scheduled, dm-inline-composites", fact, _HINT)
         state, outputs = ends = _ends(*simplified[rank])
         if name := _other(ends, _ends(*scheduled[rank])):
             raise _first_difference(expected, rank, simplified[rank][1], name)
-        expected.state.append(state)
-        expected.outputs.append(outputs)
+        expected.state[rank], expected.outputs[rank] = state, outputs
     return expected
 
 

@@ -62,13 +62,13 @@ class Meaning:
 
     def stage(self, step: Step, mail: Mail) -> Generator[int, None, dict[int, Held]]:
         """The values of the ranks that run a step; stops, with the node's number, where a message has not been sent."""
-        ranks = step.ranks or self.ranks
+        ranks = self.ranks_of(step)
         held = {rank: [self.argument(name, rank, size) for name, size in step.arguments] for rank in ranks}
         for number, node in enumerate(step.nodes):
             match node:
                 case Sent():
                     for rank, own in held.items():
-                        mail[node.number, self.mesh.group(rank, node.axes)[node.peer]] = own[node.operand]
+                        mail[node.number, self.reader(node, rank)] = own[node.operand]
                 case Received():
                     while any((node.number, rank) not in mail for rank in held):
                         yield number
@@ -78,10 +78,17 @@ class Meaning:
                     self._run((node,), held, self.on_call)
         return held
 
-    @property
-    def ranks(self) -> Sequence[int]:
-        """Those whose values are found."""
-        return self.mesh.ranks
+    def ranks_of(self, step: Step) -> Sequence[int]:
+        """The ranks that run a step, and whose values are found."""
+        return step.ranks or self.mesh.ranks
+
+    def without_stages(self, rank: int) -> int:
+        """The rank whose values of a step of all ranks are those of this one."""
+        return rank
+
+    def reader(self, message: Sent, rank: int) -> int:
+        """The rank that receives what a rank sends."""
+        return self.mesh.group(rank, message.axes)[message.peer]
 
     def argument(self, name: str, rank: int, size: int) -> int:
         """An argument of the step."""

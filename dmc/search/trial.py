@@ -143,7 +143,7 @@ class Trials:
 
 def trial_of(job: Job, problem: Problem) -> Trial:
     """The figures of a planned step on the machine of the problem."""
-    simulation = simulate(job, machine(problem.machine, problem.tuning))
+    simulation = simulate(job, machine(problem.machine, problem.tuning), fold=True)
     summary = summarise(simulation)
     busiest = max(summary.waits, key=lambda each: each.busy)
     at_peak = summary.fullest.at_peak

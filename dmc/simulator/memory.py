@@ -78,13 +78,16 @@ def memory_over_time(simulation: Simulation, rank: int, space: Space = "device")
 def _changes(simulation: Simulation, rank: int, buffers: Sequence[Buffer]) -> list[tuple[float, Buffer, bool]]:
     """When each buffer begins (True) and ends, in order of time."""
     spans = sorted(simulation.by_rank[rank], key=lambda span: span.command)
-    uses, work = _uses(simulation, spans), [span.command for span in spans]
+    uses = _uses(simulation, spans)
+    first, last = (spans[0].command, spans[-1].command) if spans else (0, 0)
     changes: list[tuple[float, Buffer, bool]] = []
     for buffer in sorted(buffers, key=lambda buffer: (buffer.first, buffer.last)):
         # Lanes run side by side: other commands between its first and its last one say nothing about its time.
-        starts, ends = _touching(uses, buffer)
-        begin = 0.0 if buffer.first <= min(work, default=0) else min(starts, default=math.inf)
-        end = simulation.step_ns if buffer.last >= max(work, default=0) else max(ends, default=0.0)
+        is_first, is_last = buffer.first <= first, buffer.last >= last
+        # Most of what is there all the time is state; its uses are those of the whole step.
+        starts, ends = ([], []) if is_first and is_last else _touching(uses, buffer)
+        begin = 0.0 if is_first else min(starts, default=math.inf)
+        end = simulation.step_ns if is_last else max(ends, default=0.0)
         if begin < end:
             changes += (begin, buffer, True), (end, buffer, False)
     return sorted(changes, key=lambda change: change[0])

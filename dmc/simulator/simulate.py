@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dmc.machine import Machine
 from dmc.program import Job
+from dmc.simulator.folding import folded
 from dmc.simulator.player import Player
-from dmc.simulator.population import Grown, everyone, grown
+from dmc.simulator.population import Grown, Population, everyone, grown
 from dmc.simulator.simulation import Simulation
 
 
-def simulate(job: Job, machine: Machine, ranks: int | None = None, axis: str | None = None) -> Simulation:
+def simulate(
+    job: Job, machine: Machine, ranks: int | None = None, axis: str | None = None, *, fold: bool = False
+) -> Simulation:
     """Simulates one step of `job` on `machine`; deterministic.
 
     The model: each lane runs its commands in order; `Record` and `Await` take no time; a collective begins when all its
@@ -17,7 +20,8 @@ def simulate(job: Job, machine: Machine, ranks: int | None = None, axis: str | N
     users of a shared link or device slow each other down (`dmc.simulator.rates`). The step begins on all ranks at once
     with all lanes idle, and ends when the last is done; steps do not overlap. About linear in the number of commands.
 
-    ranks: None simulates every rank of the job, whatever they do. More ranks than planned grow its axis `axis` ("dp",
+    ranks: None simulates every rank of the job, whatever they do; with `fold`, of ranks that do the same at the same
+    time only one, with the same times (`dmc.simulator.folding`). More ranks than planned grow its axis `axis` ("dp",
     or the only one). This assumes
 
     * that replicas along the axis do the same at the same time, which is checked, so that one of them is simulated; no
@@ -32,8 +36,14 @@ def simulate(job: Job, machine: Machine, ranks: int | None = None, axis: str | N
     Raises DmcError if lanes wait for each other forever, if the machine lacks the ranks, a link or a rate, and if the
     job cannot grow this way.
     """
-    population = everyone(job) if ranks in (None, job.size) else grown(job, machine, ranks or 0, axis)
-    machine.check_ranks(population.ranks)
+    machine.check_ranks(ranks or job.size)
+    population = _population(job, machine, ranks or job.size, axis, fold)
     spans = Player(job, machine, population).play()
     axis_grown = list(job.mesh)[population.axis] if isinstance(population, Grown) else None
     return Simulation(machine, job, population.ranks, population.copies, population.programs, spans, axis_grown)
+
+
+def _population(job: Job, machine: Machine, ranks: int, axis: str | None, fold: bool) -> Population:
+    if ranks != job.size:
+        return grown(job, machine, ranks, axis)
+    return folded(job, machine) if fold else everyone(job)

@@ -17,9 +17,13 @@ from torch import nn
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
 import dmc
+from dmc import dialect
 from dmc.compiled_step import CompiledStep
 from dmc.errors import ArtifactError, ImportFailure, StateError
+from dmc.importer.forward.precision import Precision
+from dmc.importer.step import import_step
 from dmc.importer.torch_internals import parameters_of
+from dmc.walk import walk
 from tests.compiled import assert_same_bits, call
 
 ROOT = Path(__file__).parents[2]
@@ -253,3 +257,15 @@ def test_numbers_do_not_go_to_where_none_are(tmp_path: Path) -> None:
         model = Positions("computed", persistent=False)
     with pytest.raises(StateError, match=r"has 'weight' on the device 'meta', where"):
         step.update(model)
+
+
+def test_activations_may_be_larger_than_memory(context: Any) -> None:
+    """Logits of 18 TB: whatever is traced has no memory."""
+    classes, tokens = 1 << 20, 1 << 22
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Embedding(classes, 8), nn.GELU(), nn.Linear(8, classes))
+    example = torch.zeros(tokens, dtype=torch.int64), torch.zeros(tokens, dtype=torch.int64)
+    loss = nn.functional.cross_entropy
+    imported = import_step(model, loss, OPTIMIZER, example, Precision.FP32, 1, 0, context)
+    kinds = {op.opview.kind.value for op in walk(imported.module) if op.name == dialect.CompositeOp.OPERATION_NAME}
+    assert {"gelu", "softmax_cross_entropy"} <= kinds

@@ -32,7 +32,12 @@ OF_MLP: dict[str, Plan] = {
     "zero3": dmc.plan(DP4).use(plans.zero3("dp")),
 }
 # Ranks that run programs of their own: what changes one program, or all alike, is not made for these.
-STAGES: dict[str, Plan] = {"three stages": dmc.plan(dmc.Mesh(pp=3)).pipeline("pp", cut=[".1", ".2"], microbatches=2)}
+STAGES: dict[str, Plan] = {
+    "three stages": dmc.plan(dmc.Mesh(pp=3)).pipeline("pp", cut=[".1", ".2"], microbatches=2),
+    "two stages beside zero2": dmc.plan(dmc.Mesh(pp=2, dp=2))
+    .use(plans.zero2("dp"))
+    .pipeline("pp", cut=[".2"], microbatches=2),
+}
 OF_GPT2: dict[str, Plan] = {
     "gpt2 zero3": dmc.plan(DP2).use(plans.zero3("dp")),
     "gpt2 tp2": dmc.plan(TP2).use(plans.megatron_gpt2("tp")),

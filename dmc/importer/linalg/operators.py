@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensorMode
 
 from dmc._mlir import ir
 from dmc.dtypes import dtype_of
@@ -31,8 +32,9 @@ class Use:
         return f"{self.composite.name}({types}){sorted(self.parameters.items())}"
 
     def examples(self) -> list[torch.Tensor]:
-        """Uninitialised tensors of the shapes and types of `tensors`."""
-        return [_example(tensor.type) for tensor in self.tensors]
+        """Tensors without memory, of the shapes and types of `tensors`."""
+        with FakeTensorMode():
+            return [_example(tensor.type) for tensor in self.tensors]
 
 
 def is_composite(op: ir.Operation) -> bool:
