@@ -77,7 +77,7 @@ def holds_for_any_rank(job: Job, dataflow: Dataflow) -> bool:
         for each in job.classes:
             _check_class(mesh, each, family, axes, job.stages)
         expected = expected_of(dataflow, mesh, AnyRank, family, job.stages)
-        if expected.calls.keys() != {each.ranks[0] for each in job.classes}:
+        if {*expected.calls} != {each.ranks[0] for each in job.classes}:
             return False
         ranks = {each.ranks[0]: _Rank(each.program, expected, ANY, family) for each in job.classes}
         _play({number: rank.walk() for number, rank in ranks.items()}, members, received)

@@ -5,7 +5,7 @@ What is broken is so on all ranks of a stage, for which one is proven where each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import combinations, pairwise, product
 from typing import Any
@@ -140,12 +140,16 @@ def _with_operands_exchanged(job: Job) -> Mutants:
     for own in job.classes:
         for index in places(own.program, Launch):
             launch = _launch(own.program, index)
-            for one, other in combinations(range(len(launch.reads)), 2):
-                reads = list(launch.reads)
-                reads[one], reads[other] = reads[other], reads[one]
-                is_other = reads[one] != reads[other] and reads[one].length == reads[other].length
-                if is_other and not launch.slices and not {*launch.reads} & {*launch.writes}:
-                    yield _with(job, own, index, replace(launch, reads=tuple(reads)))
+            in_place = {*launch.reads} & {*launch.writes}
+            for reads in () if launch.slices or in_place else _exchanged_pairs(launch.reads):
+                yield _with(job, own, index, replace(launch, reads=reads))
+
+
+def _exchanged_pairs(reads: Sequence[Range]) -> Iterator[tuple[Range, ...]]:
+    for one, other in combinations(range(len(reads)), 2):
+        if reads[one] != reads[other] and reads[one].length == reads[other].length:
+            exchanged = {one: reads[other], other: reads[one]}
+            yield tuple(exchanged.get(i, each) for i, each in enumerate(reads))
 
 
 def _with_classes_exchanged(job: Job) -> Mutants:
