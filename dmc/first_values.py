@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any
 from unittest import mock
 
@@ -22,6 +22,7 @@ from dmc.dtypes import dtype_of
 from dmc.errors import DmcError, StateError
 from dmc.importer.torch_internals import is_mutable, storage_key, untraced
 from dmc.importer.traced import MLIR_NAMES
+from dmc.memo import Memo
 from dmc.program.signature import StateSpec
 from dmc.runtime.state.fingerprints import fingerprints
 from dmc.runtime.state.held_state import HeldState
@@ -150,7 +151,8 @@ def initialise(state: HeldState, make: Callable[[], nn.Module], seed: int) -> di
 
     def parts_of(index: int) -> Callable[[int], np.ndarray]:
         # Of one tensor, all ranks here take their parts in turn.
-        return partial(_part, state.spread(index), state.specs[index], cache(partial(whole, index)))
+        tensor = partial(Memo[int, np.ndarray]().of, index, whole, index)
+        return partial(_part, state.spread(index), state.specs[index], tensor)
 
     parts = ((index, parts_of(index)) for index in names)
     state.together(lambda: state.write(parts, frozenset(state.specs[index].name for index in names)))

@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dmc.importer import origin
 from dmc.importer.differentiate import results_of, trace
+from dmc.memo import Memo
 
 
 @dataclass
@@ -22,7 +23,7 @@ class Assembly:
 
     _graph: fx.Graph = field(default_factory=fx.Graph)
     _examples: FakeTensorMode = field(default_factory=FakeTensorMode)
-    _parts: dict[Hashable, fx.GraphModule] = field(default_factory=dict[Hashable, fx.GraphModule])
+    _parts: Memo[Hashable, fx.GraphModule] = field(default_factory=Memo[Hashable, fx.GraphModule])
 
     def argument(self, example: Tensor) -> fx.Node:
         """The next argument of the graph, of the shape and type of `example`."""
@@ -51,12 +52,13 @@ class Assembly:
         return fx.GraphModule(nn.Module(), self._graph)
 
     def _part(self, key: Hashable, function: Callable[..., Any], given: Sequence[Tensor]) -> fx.GraphModule:
-        key = key, tuple((tuple(each.shape), each.dtype) for each in given)
-        if key not in self._parts:
+        def traced() -> fx.GraphModule:
             # Each a tensor of its own: to tracing, the same one twice is one argument.
-            self._parts[key] = part = trace(function, [self._like(each) for each in given])
+            part = trace(function, [self._like(each) for each in given])
             assert not part.graph.find_nodes(op="get_attr"), f"{key}: a part holds no tensors of its own"
-        return self._parts[key]
+            return part
+
+        return self._parts.of((key, tuple((tuple(each.shape), each.dtype) for each in given)), traced)
 
     def _like(self, tensor: Tensor) -> Tensor:
         with self._examples:

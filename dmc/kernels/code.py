@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import importlib
 import linecache
@@ -16,6 +15,7 @@ from dmc.dtypes import dtype_of
 from dmc.errors import DmcError
 from dmc.kernels.problem import Problem, TensorType
 from dmc.kernels.recipe import Buffer, Call, Recipe, View, type_of
+from dmc.memo import kept
 
 _ALIGNMENT = 16
 _THREADS = 32
@@ -87,7 +87,7 @@ def arguments_of(call: Call) -> tuple[Any, ...]:
     return () if call.source else (call.shape,)
 
 
-@functools.cache
+@kept(4096)
 def _module(source: str) -> types.ModuleType:
     """The module with the text `source`."""
     name = f"generated_{hashlib.sha256(source.encode()).hexdigest()[:16]}"

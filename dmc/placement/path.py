@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from functools import lru_cache
 from itertools import count
 
 from dmc.errors import PlanError
+from dmc.memo import kept
 from dmc.placement.placement import Placement
 from dmc.placement.steps import Step
 from dmc.placement.transitions import Tensor, steps_from
@@ -16,7 +16,7 @@ Cost = tuple[int, int, int]
 
 
 # A program has few distinct changes of placement, each many times.
-@lru_cache(maxsize=4096)
+@kept(4096)
 def cheapest_path(source: Placement, target: Placement, tensor: Tensor) -> tuple[Step, ...]:
     """The steps from `source` to `target` that move the fewest bytes over all ranks.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from dmc.errors import PlanError
+from dmc.memo import kept
 from dmc.mesh import Mesh
 
 
@@ -133,7 +133,7 @@ class Placement:
             raise PlanError(str(self), fact, "give one entry per dimension")
 
 
-@cache
+@kept(16)
 def replicated(rank: int) -> Placement:
     """The placement of a replicated tensor with `rank` dimensions."""
     return Placement([()] * rank)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
+
+from dmc.memo import kept
 
 _ENTRY = re.compile(r"\.entry\s+([\w$.]+)\s*\(([^)]*)\)")
 _FUNCTION = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+|\.extern\s+)*\.(?:entry|func)\b", re.MULTILINE)
@@ -58,9 +59,9 @@ class Accesses:
     maps: frozenset[int] = frozenset()
 
 
-@functools.lru_cache(maxsize=1024)
+@kept(1024)
 def parameter_accesses(ptx: str) -> Mapping[str, Accesses]:
-    """The accesses of each entry, by name. Cached: a kernel is checked when it is chosen, and in the whole step.
+    """The accesses of each entry, by name. Kept: a kernel is checked when it is chosen, and in the whole step.
 
     An address computed from a parameter, on any path, may be in its buffer. Values loaded from a buffer are not
     addresses, since buffers contain numbers.

@@ -10,6 +10,7 @@ from dmc.lowering.kernel_code import CodeLibrary, Dispatch, leaves
 from dmc.lowering.kernels import kernels
 from dmc.lowering.kernels.kernels import compile_kernels
 from dmc.lowering.kernels.known_kernels import KnownKernels
+from dmc.memo import Memo
 from dmc.target import CPU, CUDA, target
 from tests.unit.test_kernels import SUM
 
@@ -39,7 +40,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return stream_text(text, *rest)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(kernels, "stream_text", counted)
-    monkeypatch.setattr(kernels, "_KNOWN", KnownKernels(most=3))
+    monkeypatch.setattr(kernels, "_KNOWN", KnownKernels(Memo(3)))
     monkeypatch.setattr(kernels, "_compiled", vars(kernels)["_compiled"].__wrapped__)
     return given
 

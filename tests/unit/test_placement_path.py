@@ -114,7 +114,6 @@ def test_refuses_what_does_not_divide(shape: tuple[int, int]) -> None:
 
 
 def test_the_search_is_small() -> None:
-    cheapest_path.cache_clear()
     tensor = Tensor(Mesh(x=2, y=2, z=2), (8, 8, 8, 8), 2)
     steps = cheapest_path(Placement([["x", "y", "z"], [], [], []]), Placement([[], ["z"], ["y"], ["x"]]), tensor)
     assert [step.axes for step in steps] == [("z",), ("y",), ("x",)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
 from hashlib import blake2b
 
 from dmc._mlir import ir
@@ -58,7 +57,7 @@ def attributes_text(op: ir.Operation) -> str:
     return "{" + ",".join(found) + "}" if found else ""
 
 
-@cache
+@remembered
 def _hashed(text: str) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 

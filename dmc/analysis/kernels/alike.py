@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from dmc._mlir import ir
+from dmc.memo import Memo
 
 Fact = TypeVar("Fact")
 
@@ -23,7 +24,7 @@ class Alike:
     """Kinds of operations by their description, and facts by kind; the operations must stay until the last question."""
 
     _kinds: dict[Any, int] = field(default_factory=dict[Any, int])
-    _facts: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    _facts: Memo[Any, Any] = field(default_factory=Memo[Any, Any])
 
     def read(self, op: ir.Operation) -> tuple[int, tuple[ir.Value, ...]]:
         """The kind of an operation, and the values that it and its regions use from outside it, each once.
@@ -37,10 +38,7 @@ class Alike:
 
     def fact(self, kind: int, function: Callable[..., Fact], op: ir.Operation, *arguments: Any) -> Fact:
         """`function(op, *arguments)` of an operation of this kind; the function reads only what describes the kind."""
-        key = function, kind, arguments
-        if key not in self._facts:
-            self._facts[key] = function(op, *arguments)
-        return self._facts[key]
+        return self._facts.of((function, kind, arguments), function, op, *arguments)
 
 
 @dataclass

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from dmc.analysis.loops.loops import SUM, Dims, Loops, Split
+from dmc.memo import kept
 from dmc.mesh import Mesh
 from dmc.placement.path import cheapest_path
 from dmc.placement.placement import Placement
@@ -47,8 +47,8 @@ class Choice:
     is_ruled: bool = False
 
 
-# Cached: layers repeat, and so do their choices.
-@lru_cache(maxsize=4096)
+# Kept: layers repeat, and so do their choices.
+@kept(4096)
 def choose(
     loops: Loops,
     operands: tuple[Operand | None, ...],

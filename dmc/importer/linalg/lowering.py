@@ -24,6 +24,7 @@ from dmc.importer.linalg.apart import Died, passed
 from dmc.importer.linalg.culprit import culprit, reproducer
 from dmc.importer.linalg.operators import Use, is_composite, specialise, to_composite, use_of
 from dmc.importer.linalg.torch_passes import Refusal, load_dialects
+from dmc.memo import Memo
 from dmc.walk import walk
 
 # torch-mlir's own pipeline contains torch-reduce-op-variants, which rejects unknown operators and which a functional
@@ -92,21 +93,16 @@ class TorchModule:
 
 
 # The decompositions that this process traced, by the keys of their uses: many steps have the same.
-_DEFINITIONS: dict[str, fx.Graph] = {}
-_KEPT = 512
+_DEFINITIONS = Memo[str, fx.Graph](512)
 
 
 def _definition(use: Use) -> fx.Graph:
-    if use.key not in _DEFINITIONS:
-        if len(_DEFINITIONS) == _KEPT:
-            _DEFINITIONS.clear()
-        names = [argument for argument in use.composite.arguments if argument not in use.parameters]
+    names = [argument for argument in use.composite.arguments if argument not in use.parameters]
 
-        def definition(*flat: torch.Tensor) -> Any:
-            return use.composite.definition(**dict(zip(names, flat, strict=True)), **use.parameters)
+    def definition(*flat: torch.Tensor) -> Any:
+        return use.composite.definition(**dict(zip(names, flat, strict=True)), **use.parameters)
 
-        _DEFINITIONS[use.key] = trace(definition, use.examples()).graph
-    return _DEFINITIONS[use.key]
+    return _DEFINITIONS.of(use.key, lambda: trace(definition, use.examples()).graph)
 
 
 class _NodeImporter(GraphNodeImporter):

@@ -24,6 +24,7 @@ from dmc.lowering.cuda.native_steps import Compiled, compiled
 from dmc.lowering.cuda.products import product_of
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.lowering.native_kernel import NativeKernel, Taken
+from dmc.memo import Memo
 from dmc.plans.verbs import CUBLASLT, IREE, TRITON
 from dmc.program import Job, Launch
 from dmc.program.code import CodeModule, Place, Product, Step
@@ -34,8 +35,7 @@ from dmc.program.tuning import CUDNN, Choice, Table, algorithm_of
 _ALIGNMENT = 16
 _UNTUNED = Table()
 # The ways of each body, or why there are none.
-_WAYS: dict[str, tuple[Taken, ...] | str] = {}
-_MOST_WAYS = 2048
+_WAYS = Memo[str, tuple[Taken, ...] | str](2048)
 UNMEASURED = "the most promising; not measured"
 ASKED = "the plan asks for it"
 
@@ -205,18 +205,17 @@ def ways_of(function: func.FuncOp) -> list[Taken]:
     Composites use hand-written kernels, anything else generated ones. Cached by body: kernels are chosen before a step
     is planned, and their code is taken afterwards.
     """
-    if len(_WAYS) > _MOST_WAYS:
-        _WAYS.clear()
-    key = kernel_key(function)
-    if key not in _WAYS:
-        try:
-            _WAYS[key] = tuple(_ways(function))
-        except Declined as reason:
-            _WAYS[key] = str(reason)
-    known = _WAYS[key]
+    known = _WAYS.of(kernel_key(function), _known_ways, function)
     if isinstance(known, str):
         raise Declined(known)
     return list(known)
+
+
+def _known_ways(function: func.FuncOp) -> tuple[Taken, ...] | str:
+    try:
+        return tuple(_ways(function))
+    except Declined as reason:
+        return str(reason)
 
 
 def _ways(function: func.FuncOp) -> list[Taken]:

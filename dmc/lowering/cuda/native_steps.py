@@ -14,6 +14,7 @@ from dmc.kernels.problem import TensorType
 from dmc.kernels.recipe import Buffer
 from dmc.kernels.workers import Request, compile_all
 from dmc.lowering.native_kernel import Taken
+from dmc.memo import Memo
 from dmc.program import aligned
 from dmc.program.code import Access, Attention, Binding, CodeModule, Dispatch, Place, TensorMap
 from dmc.program.ptx_accesses import parameter_accesses
@@ -31,23 +32,26 @@ class Compiled:
 
 
 # Cached: a process needs the same code when it selects kernels and when it writes the file, and for other plans.
-_KNOWN: dict[tuple[Taken, frozenset[Buffer]], Compiled | DmcError] = {}
-_MOST_KNOWN = 2048
+_KNOWN = Memo[tuple[Taken, frozenset[Buffer]], Compiled | DmcError](2048)
 
 
 def compiled(wanted: Sequence[tuple[Taken, frozenset[Buffer]]]) -> list[Compiled | DmcError]:
     """The code of each, given its unaligned buffers; or why there is none."""
-    if len(_KNOWN) > _MOST_KNOWN:
-        _KNOWN.clear()
-    missing = [each for each in dict.fromkeys(wanted) if each not in _KNOWN]
-    for taken, loose in missing:
-        if taken.library is not None and not loose:
-            _KNOWN[taken, loose] = Compiled((taken.library,), taken.library.workspace.length, {})
-    missing = [each for each in missing if each not in _KNOWN]
+    found = {each: _by_library(*each) or _KNOWN.find(each) for each in wanted}
+    missing = [each for each, answer in found.items() if answer is None]
     answers = compile_all([Request(taken.problem, taken.recipe, loose) for taken, loose in missing])
     for (taken, loose), answer in zip(missing, answers, strict=True):
-        _KNOWN[taken, loose] = answer if isinstance(answer, DmcError) else _as_steps(taken, answer)
-    return [_KNOWN[each] for each in wanted]
+        known = answer if isinstance(answer, DmcError) else _as_steps(taken, answer)
+        found[taken, loose] = known
+        _KNOWN.keep((taken, loose), known)
+    return [answer for each in wanted if (answer := found[each]) is not None]
+
+
+def _by_library(taken: Taken, loose: frozenset[Buffer]) -> Compiled | None:
+    """The step of a library, which takes aligned buffers alone."""
+    if taken.library is None or loose:
+        return None
+    return Compiled((taken.library,), taken.library.workspace.length, {})
 
 
 def _as_steps(taken: Taken, code: KernelCode) -> Compiled:

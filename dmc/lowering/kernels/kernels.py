@@ -26,6 +26,7 @@ from dmc.lowering.kernels.known_kernels import KnownKernels
 from dmc.lowering.kernels.panel_loops import misread_panels
 from dmc.lowering.kernels.rewrites import rewrites
 from dmc.lowering.kernels.separate import separate_operations
+from dmc.memo import kept
 from dmc.step_function import functions, symbol
 from dmc.target import CPU, Target
 from dmc.walk import walk
@@ -94,7 +95,7 @@ def next_ways(module: ir.Module, error: CodegenError, library: CodeLibrary, targ
     return ways
 
 
-@functools.lru_cache(maxsize=8)
+@kept(8)
 def _compiled(
     text: str, target: Target, first: tuple[tuple[str, int], ...]
 ) -> tuple[CodeLibrary, Mapping[str, CodegenError]]:

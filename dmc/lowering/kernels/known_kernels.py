@@ -7,13 +7,13 @@ names. Code is kept with the names that it was compiled under, and given out wit
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from dmc.lowering.kernel_code import CodeLibrary, Dispatch, Group, KernelCode, KernelCommand, leaves
 from dmc.lowering.kernels.kernel_reader import merged
+from dmc.memo import Memo
 
 # Kernels have some thousand characters of code each; those with large constants are not kept.
 _MOST, _LONGEST = 4096, 1 << 18
@@ -23,8 +23,7 @@ _MOST, _LONGEST = 4096, 1 << 18
 class KnownKernels:
     """Code by body; what was not used for longest is forgotten."""
 
-    most: int = _MOST
-    _kept: OrderedDict[Hashable, CodeLibrary] = field(default_factory=OrderedDict[Hashable, CodeLibrary])
+    _kept: Memo[Hashable, CodeLibrary] = field(default_factory=lambda: Memo(_MOST))
 
     def library(
         self, bodies: Mapping[str, str], how: Hashable, make: Callable[[frozenset[str]], CodeLibrary]
@@ -34,18 +33,14 @@ class KnownKernels:
         `make` compiles those that are not known, all together; its CodegenError is raised.
         """
         keys = {name: (hashlib.sha256(body.encode()).digest(), how) for name, body in bodies.items()}
-        found = {name: self._kept.get(key) for name, key in keys.items()}
+        found = {name: self._kept.find(key) for name, key in keys.items()}
         missing = frozenset(name for name, part in found.items() if part is None)
         # Without kernels, what is made still says what the device is.
         made = make(missing) if missing or not bodies else CodeLibrary("", {}, {})
         for name in missing:
             found[name] = part = _only(made, name)
             if sum(map(len, part.executables.values())) <= _LONGEST:
-                self._kept[keys[name]] = part
-        for key in self._kept.keys() & keys.values():
-            self._kept.move_to_end(key)
-        while len(self._kept) > self.most:
-            self._kept.popitem(last=False)
+                self._kept.keep(keys[name], part)
         parts = [_named(part, name) for name, part in found.items() if part is not None]
         library = reduce(CodeLibrary.joined, parts, replace(made, kernels={}, executables={}))
         names, executables = merged(library.executables)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -12,6 +11,7 @@ from dmc.analysis.kernels.groups import Group, why_not_summed
 from dmc.analysis.kernels.reads import ORDER
 from dmc.analysis.kernels.shapes import Loops
 from dmc.analysis.kernels.traded import Traded
+from dmc.memo import Memo
 
 # What leaves memory ranks higher than what is read once less, by this share: statistics beside a tensor do not decide.
 GONE = 32
@@ -28,10 +28,14 @@ class Rules(ABC):
     def __init__(self, graph: Graph, nodes: Sequence[int], most_values: int, own: bool) -> None:
         self.graph, self.nodes, self.most_values, self.own = graph, nodes, most_values, own
         self.functions = {number for number in nodes if own and graph.fact(has_function, number)}
-        self.values, self.joined = Traded(), functools.cache(functools.partial(Loops.joined, own=own))
+        self.values, self._joined = Traded(), Memo[tuple[Loops, Loops], Loops | str]()
         self.held = {self.values.number(graph.base(value)) for value in graph.returned}
         self.turning: set[int] = set()
         self.groups: dict[int, Group] = {}
+
+    def joined(self, one: Loops, other: Loops) -> Loops | str:
+        """The loops of two kernels in one; see `Loops.joined`."""
+        return self._joined.of((one, other), Loops.joined, one, other, self.own)
 
     @abstractmethod
     def kept_apart(self, first: int, second: int) -> str:
