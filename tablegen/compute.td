@@ -42,9 +42,10 @@ def Dm_CompositeOp : Dm_Op<"composite", [Pure]> {
     implementation can replace it as a whole; if none does, the function is inlined. Repeated layers share one
     decomposition.
 
-    Rules: `kind` is not empty; in a module `decomposition` is a private function with a body, of exactly the operand
-    and result types; no decomposition calls itself, directly or indirectly; none contains an op with effects
-    (`dm.start`, `dm.wait`, `dm.send`, `dm.recv`), because the composite is pure.
+    Rules: `kind` is not empty; a parameter has a value, which is `none` for an argument that was not given; in a module
+    `decomposition` is a private function with a body, of exactly the operand and result types; no decomposition calls
+    itself, directly or indirectly; none contains an op with effects (`dm.start`, `dm.wait`, `dm.send`, `dm.recv`),
+    because the composite is pure.
 
     Lifespan: added by the importer; inlined by dm-inline-composites, or kept in the body of a kernel to the end.
 

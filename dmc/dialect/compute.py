@@ -64,6 +64,25 @@ def composite_means_its_decomposition(op: CompositeOp, symbols: Symbols) -> None
     _check_function(op, "decomposition", op.decomposition, symbols)
 
 
+def absent() -> ir.Attribute:
+    """The parameter of a composite for an argument that was not given: `bias = none`."""
+    return ir.TypeAttr.get(ir.NoneType.get())
+
+
+def is_absent(parameter: ir.Attribute) -> bool:
+    """Whether this is `absent()`."""
+    return isinstance(parameter, ir.TypeAttr) and isinstance(parameter.value, ir.NoneType)
+
+
+@rule(CompositeOp)
+def parameters_have_values(op: CompositeOp) -> None:
+    """A parameter says its value, or `none` for an argument that was not given."""
+    for each in op.parameters:
+        if isinstance(each.attr, ir.UnitAttr):
+            way_out = f"write {each.name} = none for an argument that was not given"
+            raise Violation(f"its parameter '{each.name}' has no value; {way_out}")
+
+
 def _check_function(op: CompositeOp | KernelOp, role: str, name: ir.FlatSymbolRefAttr, symbols: Symbols) -> None:
     """Raises Violation unless `name` is a private function with a body and the op's type."""
     given = symbols.signatures.get(name.value)

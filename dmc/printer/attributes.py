@@ -62,8 +62,10 @@ def attribute_text(given: ir.Attribute) -> str:
 
 
 def named_texts(named: Iterable[tuple[str, ir.Attribute]]) -> str:
-    """`axis=0, bias=none`: of a composite's parameters, a unit attribute is an argument that was not given."""
-    return ", ".join(f"{name}={attribute_text(value)}" for name, value in named)
+    """`axis=0, bias=none, estimate`: a unit attribute is its name."""
+    return ", ".join(
+        name if isinstance(value, ir.UnitAttr) else f"{name}={attribute_text(value)}" for name, value in named
+    )
 
 
 def _listed(texts: Iterable[str]) -> str:

@@ -16,6 +16,14 @@ func.func @empty_kind(%x: tensor<8xf32>) {
 
 // -----
 
+func.func @a_flag(%x: tensor<8xf32>) {
+  // expected-error @+1 {{dm.composite: its parameter 'bias' has no value; write bias = none for an argument that was not given}}
+  %y = "dm.composite"(%x) {kind = "gelu", decomposition = @gelu_0, parameters = {bias}} : (tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
 func.func @no_decomposition(%x: tensor<8xf32>) {
   // expected-error @+1 {{dm.composite: attribute 'decomposition' is missing; it must be flat symbol reference attribute}}
   %y = "dm.composite"(%x) {kind = "gelu", parameters = {}} : (tensor<8xf32>) -> tensor<8xf32>

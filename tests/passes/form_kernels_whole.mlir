@@ -186,7 +186,7 @@ func.func @step(%x: tensor<2x2x8x16xf32> {dm.name = "x"}, %level: tensor<2x2x8x1
                 %seed: tensor<i64> {dm.name = "seed"})
     -> (tensor<2x8x96xf32> {dm.name = "y"}, tensor<96xf32> {dm.name = "sums"}, tensor<16xf32> {dm.name = "other"}) {
   %dq, %dk, %dv, %none = "dm.composite"(%x, %x, %x, %x, %x, %level, %seed, %seed) {kind = "attention_backward",
-      decomposition = @backward, parameters = {bias, p = 0.0 : f64, scale = 0.25 : f64, causal = true}}
+      decomposition = @backward, parameters = {bias = none, p = 0.0 : f64, scale = 0.25 : f64, causal = true}}
       : (tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>,
          tensor<2x2x8x1xf32>, tensor<i64>, tensor<i64>)
       -> (tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<f32>)

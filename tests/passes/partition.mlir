@@ -188,7 +188,7 @@ func.func @step(%table: tensor<4x3xf32> {dm.sharding = #dm.sharding<@mesh, [["tp
 // CHECK-NOT: linalg.index
 // CHECK-LABEL: func.func @step
 // CHECK: %[[B:.+]] = "dm.reshard"(%{{.+}}) {{.*}} : (tensor<6xi64>) -> tensor<2xi64>
-// CHECK: "dm.composite"({{.*}}, %[[B]], %{{[^ )]+}}) {decomposition = @attention_0_part0, kind = "attention", parameters = {bias, causal = false, p = 5.000000e-01 : f64, scale = 1.000000e+00 : f64, whole_0 = 6 : i64, whole_1 = 4 : i64}}
+// CHECK: "dm.composite"({{.*}}, %[[B]], %{{[^ )]+}}) {decomposition = @attention_0_part0, kind = "attention", parameters = {bias = none, causal = false, p = 5.000000e-01 : f64, scale = 1.000000e+00 : f64, whole_0 = 6 : i64, whole_1 = 4 : i64}}
 "dm.mesh"() {sym_name = "mesh", axes = ["dp"], sizes = array<i64: 3>, device = #dm.device<"cpu">, links = [#dm.link<"memory">]} : () -> ()
 func.func private @attention_0(%q: tensor<6x4x3x5xf32>, %k: tensor<6x4x3x5xf32>, %v: tensor<6x4x3x5xf32>, %seed: tensor<i64>, %draw: tensor<i64>)
     -> (tensor<6x4x3x5xf32>, tensor<6x4x3x1xf32>) {
@@ -213,7 +213,7 @@ func.func private @attention_0(%q: tensor<6x4x3x5xf32>, %k: tensor<6x4x3x5xf32>,
 }
 func.func @step(%q: tensor<6x4x3x5xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"], [], [], []], {}>}, %n: tensor<i64>)
     -> (tensor<6x4x3x5xf32> {dm.sharding = #dm.sharding<@mesh, [["dp"], [], [], []], {}>}) {
-  %out, %level = "dm.composite"(%q, %q, %q, %n, %n) {kind = "attention", decomposition = @attention_0, parameters = {bias, causal = false, p = 0.5 : f64, scale = 1.0 : f64},
+  %out, %level = "dm.composite"(%q, %q, %q, %n, %n) {kind = "attention", decomposition = @attention_0, parameters = {bias = none, causal = false, p = 0.5 : f64, scale = 1.0 : f64},
       dm.loops = [["dp"], []], dm.sharding = [#dm.sharding<@mesh, [["dp"], [], [], []], {}>, #dm.sharding<@mesh, [["dp"], [], [], []], {}>]}
       : (tensor<6x4x3x5xf32>, tensor<6x4x3x5xf32>, tensor<6x4x3x5xf32>, tensor<i64>, tensor<i64>) -> (tensor<6x4x3x5xf32>, tensor<6x4x3x1xf32>)
   return %out : tensor<6x4x3x5xf32>

@@ -33,7 +33,7 @@ func.func @step(%w: tensor<4xf32> {dm.name = "w", dm.role = "parameter", dm.shar
   %3 = "dm.wait"(%0#0) : (!dm.handle<tensor<4xf32>>) -> tensor<4xf32>
   %4 = "dm.wait"(%2#0) : (!dm.handle<tensor<8xf32>>) -> tensor<8xf32>
   %5 = "dm.kernel"(%3, %4) {body = @both, bytes = 64 : i64, dm.label = "h.0", flops = 8 : i64, implementation = "iree", scratch = 0 : i64} : (tensor<4xf32>, tensor<8xf32>) -> tensor<8xf32>
-  %6 = "dm.composite"(%5) {kind = "gelu", decomposition = @gelu_0, parameters = {approximate = "tanh", bias}} : (tensor<8xf32>) -> tensor<8xf32>
+  %6 = "dm.composite"(%5) {kind = "gelu", decomposition = @gelu_0, parameters = {approximate = "tanh", bias = none}} : (tensor<8xf32>) -> tensor<8xf32>
   return %6 : tensor<8xf32>
 }
 func.func private @both(%a: tensor<4xf32>, %b: tensor<8xf32>) -> tensor<8xf32> {

@@ -118,7 +118,7 @@ def test_a_composite_alone_is_dense(context: Any) -> None:
 WIDE_ROWS = "tensor<16x96xf32>"
 BACKWARD = f"""
   %dq, %dk, %dv, %none = "dm.composite"(%q, %q, %q, %q, %q, %level, %seed, %seed) {{kind = "attention_backward",
-      decomposition = @backward, parameters = {{bias, p = 0.0 : f64, scale = 0.25 : f64, causal = true}}}}
+      decomposition = @backward, parameters = {{bias = none, p = 0.0 : f64, scale = 0.25 : f64, causal = true}}}}
       : ({Q}, {Q}, {Q}, {Q}, {Q}, {LEVEL}, tensor<i64>, tensor<i64>) -> ({Q}, {Q}, {Q}, tensor<f32>)
   %f = tensor.empty() : tensor<2x8x2x16xf32>
 """ + "".join(

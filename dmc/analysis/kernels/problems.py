@@ -9,6 +9,7 @@ from dmc._mlir import func, ir
 from dmc.analysis.kernels.column_sums import ColumnSums
 from dmc.analysis.kernels.layouts import Layout, seen_through, written_through
 from dmc.dialect import CompositeOp
+from dmc.dialect.compute import is_absent
 from dmc.dialect.kinds import traits_of
 from dmc.errors import DmcError
 from dmc.kernels.implementation import implementation_of
@@ -180,6 +181,5 @@ def _dtype(value: ir.Value) -> str:
 
 def _parameters(op: CompositeOp) -> Iterator[tuple[str, Parameter]]:
     for each in op.parameters:
-        # A missing optional operand is a flag.
-        if not isinstance(each.attr, ir.UnitAttr):
+        if not is_absent(each.attr):
             yield each.name, each.attr.value

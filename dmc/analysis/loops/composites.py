@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from dmc._mlir import ir
 from dmc.analysis.loops.loops import PARALLEL, SUM, Loop, Loops
+from dmc.dialect.compute import is_absent
 from dmc.dialect.kinds import kind_of, traits_of
 
 Rule = Callable[[ir.Operation], Loops | None]
@@ -132,7 +133,8 @@ def _attention_names(op: ir.Operation, first: int) -> tuple[Names, Names, list[N
         return None
     leading = _numbered("b", len(q) - 2)
     names = [*leading, WHOLE, WHOLE]
-    if "bias" in ir.DictAttr(op.attributes["parameters"]):
+    parameters = ir.DictAttr(op.attributes["parameters"])
+    if "bias" in parameters and is_absent(parameters["bias"]):
         return names, names, []
     bias = _shape(op.operands[first + 3])
     own = names[len(names) - len(bias) :]

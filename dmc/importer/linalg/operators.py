@@ -11,6 +11,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from dmc._mlir import ir
+from dmc.dialect.compute import absent
 from dmc.dtypes import dtype_of
 from dmc.importer.composites.base import NAMESPACE, REGISTRY, Composite
 
@@ -102,7 +103,7 @@ def _constant(value: ir.Value) -> _Constant | None:
 def _attribute(value: Any) -> ir.Attribute:
     match value:
         case None:
-            return ir.UnitAttr.get()
+            return absent()
         case bool():
             return ir.BoolAttr.get(value)
         case int():
