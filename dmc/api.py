@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, overload
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from torch import nn
 
@@ -45,8 +47,11 @@ from dmc.runtime.world.launch import World, world_from_environment
 from dmc.search.automatic import found_plan
 from dmc.target import Target, targets
 
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
-def compile(
+
+def compile_artifact(
     model: nn.Module,
     *,
     optimizer: Any = None,
@@ -69,7 +74,54 @@ def compile(
     dump_dir: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
     observer: Observer | None = None,
-) -> CompiledStep:
+) -> Artifact:
+    """As `compile`, without opening the target's device: the way to compile for a GPU on a machine that has none.
+
+    `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
+    """
+    plan = _chosen(**locals())
+    check_settings(executor, memory_cap, evaluation)
+    chosen, kind, mesh = targets(target), precision_named(precision), checked_mesh(mesh, plan)
+    check_ranks(mesh, chosen, executor)
+    machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
+    settings = Settings(target, machine, memory_cap or 0, executor, tuning_table(tuning, chosen))
+    given = {"optimizer": optimizer, "example": example, "loss": loss, "accumulate": accumulate}
+    requests, beside = asked(model, phases, given, evaluation, evaluation_example, plan, kind, seed, verify)
+    forget(model)
+    for each in requests.values():
+        _check_early(model, each.loss, plan, machine, chosen if ":" in target else ())
+    with _watched(progress, observer) as seen, using(Cache.of(os.environ)), ir.Context() as own, ir.Location.unknown():
+        _note_mode(model, seen)
+        dialect.load(own)
+        with with_verbs(model, plan, kind, chosen, executor, mesh):
+            return Compilation(requests, beside, evaluation, plan, settings, verify, seen, dump_dir).artifact(own)
+
+
+def _taking_arguments_of(
+    other: Callable[Given, Any],
+) -> Callable[[Callable[..., Result]], Callable[Given, Result]]:
+    """The decorated function is called like `other`, and gets all of its arguments by name, with their defaults."""
+    signature = inspect.signature(other)
+
+    def decorate(function: Callable[..., Result]) -> Callable[Given, Result]:
+        @functools.wraps(function)
+        def call(*positional: Given.args, **named: Given.kwargs) -> Result:
+            try:
+                bound = signature.bind(*positional, **named)
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() {error}") from None
+            bound.apply_defaults()
+            return function(**bound.arguments)
+
+        returned = inspect.signature(function).return_annotation
+        vars(call)["__signature__"] = signature.replace(return_annotation=returned)
+        return call
+
+    return decorate
+
+
+@_taking_arguments_of(compile_artifact)
+def compile(**given: Any) -> CompiledStep:
     """Compiles one whole training step of `model` (forward, loss, backward, optimizer) ahead of time.
 
     loss: called with (model output, targets), returns a floating-point number or (number, auxiliary outputs); None
@@ -124,82 +176,15 @@ def compile(
     ArtifactError for a processor that this machine does not have; VerificationError for a step that differs from
     eager's, naming the stage that changed its meaning.
     """
-    plan = _chosen(plan, progress, observer, dict(locals()))
+    given["plan"] = _chosen(**given)
     world, settings = world_from_environment(os.environ), RunSettings.of(os.environ)
-    _check_here(target, executor, checked_mesh(mesh, plan), world)
-    artifact = compile_artifact(
-        model,
-        optimizer=optimizer,
-        example=example,
-        loss=loss,
-        phases=phases,
-        precision=precision,
-        accumulate=accumulate,
-        mesh=mesh,
-        plan=plan,
-        target=target,
-        executor=executor,
-        machine=machine,
-        memory_cap=memory_cap,
-        tuning=tuning,
-        seed=seed,
-        evaluation=evaluation,
-        evaluation_example=evaluation_example,
-        verify=verify,
-        dump_dir=dump_dir,
-        progress=progress,
-        observer=observer,
-    )
+    _check_here(given["target"], given["executor"], checked_mesh(given["mesh"], given["plan"]), world)
+    artifact = compile_artifact(**given)
     check_cpu(artifact.requires, "the compiled step")
-    losses = [each.loss for each in phases.values()] if phases else [loss]
-    optimizers = {name: each.optimizer for name, each in phases.items()} if phases else {TRAINING: optimizer}
-    return CompiledStep(artifact, world=world, settings=settings, outside=Outside(model, losses, optimizers))
-
-
-def compile_artifact(
-    model: nn.Module,
-    *,
-    optimizer: Any = None,
-    example: Any = None,
-    loss: Loss | None = None,
-    phases: Mapping[str, Phase] | None = None,
-    precision: str = "fp32",
-    accumulate: int | Sequence[int] | None = None,
-    mesh: Mesh | None = None,
-    plan: Recipe | Literal["auto"] | None = None,
-    target: str = "cpu",
-    executor: Executor = "static",
-    machine: str | None = None,
-    memory_cap: int | None = None,
-    tuning: str | os.PathLike[str] | None = None,
-    seed: int = 0,
-    evaluation: Evaluation = False,
-    evaluation_example: Any = None,
-    verify: bool | None = None,
-    dump_dir: str | os.PathLike[str] | None = None,
-    progress: bool | None = None,
-    observer: Observer | None = None,
-) -> Artifact:
-    """As `compile`, without opening the target's device: the way to compile for a GPU on a machine that has none.
-
-    `artifact.write("gpt.dmc")` makes the file that `dmc.load` and `dmc.runtime.load` read.
-    """
-    plan = _chosen(plan, progress, observer, dict(locals()))
-    check_settings(executor, memory_cap, evaluation)
-    chosen, kind, mesh = targets(target), precision_named(precision), checked_mesh(mesh, plan)
-    check_ranks(mesh, chosen, executor)
-    machine = machine or machine_for(chosen[0].machine, 1 if mesh is None else mesh.size)
-    settings = Settings(target, machine, memory_cap or 0, executor, tuning_table(tuning, chosen))
-    given = {"optimizer": optimizer, "example": example, "loss": loss, "accumulate": accumulate}
-    requests, beside = asked(model, phases, given, evaluation, evaluation_example, plan, kind, seed, verify)
-    forget(model)
-    for each in requests.values():
-        _check_early(model, each.loss, plan, machine, chosen if ":" in target else ())
-    with _watched(progress, observer) as seen, using(Cache.of(os.environ)), ir.Context() as own, ir.Location.unknown():
-        _note_mode(model, seen)
-        dialect.load(own)
-        with with_verbs(model, plan, kind, chosen, executor, mesh):
-            return Compilation(requests, beside, evaluation, plan, settings, verify, seen, dump_dir).artifact(own)
+    phases: Mapping[str, Phase] = given["phases"] or {}
+    losses = [each.loss for each in phases.values()] or [given["loss"]]
+    optimizers = {name: each.optimizer for name, each in phases.items()} or {TRAINING: given["optimizer"]}
+    return CompiledStep(artifact, world=world, settings=settings, outside=Outside(given["model"], losses, optimizers))
 
 
 @overload
@@ -261,9 +246,9 @@ def _check_here(target: str, executor: str, mesh: Mesh | None, world: World | No
 
 
 def _chosen(
-    plan: Recipe | Literal["auto"] | None, progress: bool | None, observer: Observer | None, given: dict[str, Any]
+    *, plan: Recipe | Literal["auto"] | None, progress: bool | None, observer: Observer | None, **given: Any
 ) -> Recipe | None:
-    """The plan, or the one that is found. given: the keyword arguments of `dmc.compile`."""
+    """The plan, or the one that is found. given: the other arguments of `dmc.compile`."""
     if plan != "auto":
         return plan
     with _watched(progress, observer) as seen:

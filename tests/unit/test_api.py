@@ -20,6 +20,12 @@ def test_compile_takes_what_compile_artifact_takes() -> None:
     assert list(signature.parameters)[:3] == ["model", "optimizer", "example"]
 
 
+@pytest.mark.parametrize("function", [dmc.compile, dmc.compile_artifact], ids=lambda each: each.__name__)
+def test_an_argument_that_is_misspelt_is_named(function: Any) -> None:
+    with pytest.raises(TypeError, match=rf"{function.__name__}\(\) got an unexpected keyword argument 'los'"):
+        function(None, los=1)
+
+
 def test_every_argument_is_documented() -> None:
     text = inspect.getdoc(dmc.compile) or ""
     undocumented = {name for name in inspect.signature(dmc.compile).parameters if f"{name}:" not in text}
