@@ -56,7 +56,10 @@ REFUSED: tuple[tuple[str, Use], ...] = (
     ("gives another shape", lambda m, x, mask, c: m.linear(x)[mask].view(2, -1).sum()),
     ("is not supported for what a mask chooses", lambda m, x, mask, c: m.linear(x)[mask].median()),
     ("asks for the len", lambda m, x, mask, c: m.linear(x)[mask].sum() / len(x[mask])),
-    ("depends on how many elements", lambda m, x, mask, c: functional.batch_norm(m.linear(x)[mask], None, None)),
+    (
+        "batch_norm depends on how many elements",
+        lambda m, x, mask, c: functional.batch_norm(m.linear(x)[mask], None, None),
+    ),
     ("depends on how many elements", lambda m, x, mask, c: m.linear(x)[mask].sum() if x[mask].shape[0] else x.sum()),
 )
 

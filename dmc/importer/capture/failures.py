@@ -26,7 +26,7 @@ OWN = (AttributeError, ImportError, LookupError, NameError, TypeError, ZeroDivis
 
 _EAGER = "run the model and its loss on the example in PyTorch eager to see it there"
 _SIZE = "makes a tensor whose size depends on data", advice.FIXED_SIZE
-_OF_MASKS = "depends on how many elements a mask chooses, which only the running step knows", WAY_OUT
+_OF_MASKS = "depends on how many elements a mask chooses, which only the running step knows"
 _DECISIONS = ("__bool__", "equal", "allclose", "is_nonzero")
 _WHOLE = ("__int__", "__index__")
 _NESTED = "_nested_"
@@ -110,7 +110,9 @@ def failure(error: Exception, objective: Objective, batch: tuple[Tensor, ...]) -
     place = str(origin.of_exception(error, objective, MODEL))
     if isinstance(error, GuardOnDataDependentSymNode):
         told = _looked_at(error)
-        return ImportFailure(place, *(_OF_MASKS if objective.seen.watch.choices.made and told == _SIZE else told))
+        if objective.seen.watch.choices.made and told == _SIZE:
+            return ImportFailure(place, f"{_asking(error)}{_OF_MASKS}", WAY_OUT)
+        return ImportFailure(place, *told)
     if isinstance(error, DynamicOutputShapeException):
         return ImportFailure(place, f"{_op(error)} returns a tensor whose shape depends on data", advice.FIXED_SIZE)
     if isinstance(error, DataDependentOutputException):
@@ -143,6 +145,18 @@ def _looked_at(error: GuardOnDataDependentSymNode) -> tuple[str, str]:
     if not asked and codes[last + 1 :] and "zuf" not in str(error):
         return _SIZE
     return advice.taken("zuf" in str(error) and not any(name in _WHOLE for name in asked))
+
+
+def _asking(error: Exception) -> str:
+    """The function of PyTorch that the user's line calls, as the subject of a sentence; "" for an attribute."""
+    frames = [each.tb_frame for each in origin.frames(error.__traceback__)]
+    own = [place for place, each in enumerate(frames) if not origin.is_library(each.f_code.co_filename)]
+    for each in frames[max(own, default=-1) + 1 :]:
+        function = each.f_locals.get("func", each.f_locals.get("function"))
+        name = getattr(function, "__name__", "" if function is not None else each.f_code.co_name)
+        if name and not name.startswith("_") and name != "bool_":
+            return f"{name} "
+    return ""
 
 
 def _op(error: Exception) -> str:

@@ -138,6 +138,27 @@ class Choices:
         return any(isinstance(each, Tensor) and not self.known.knows(each) for each in (part.start, part.stop))
 
 
+def logsumexp(function: Callable[..., Tensor], x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """`torch.logsumexp`, also of what a mask chooses, which PyTorch does not export."""
+    if not _is_sized_by_data(x):
+        return function(x, dim, keepdim)
+    largest = x.detach().amax(dim, keepdim=True)
+    largest = torch.where(largest.isinf(), 0.0, largest)
+    result = (x - largest).exp().sum(dim, keepdim=True).log() + largest
+    return result if keepdim else result.squeeze(dim)
+
+
+def rolled(function: Callable[..., Tensor], x: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    """`torch.roll`, also along dimensions that masks leave alone, which PyTorch does not export."""
+    pairs = [(shifts, dims)] if isinstance(dims, int) else [*zip(shifts, dims or (), strict=False)] if dims else []
+    if not _is_sized_by_data(x) or not pairs or any(type(x.shape[dim]) is not int for _, dim in pairs):
+        return function(x, shifts) if dims is None else function(x, shifts, dims)
+    for shift, dim in pairs:
+        start = -shift % x.shape[dim]
+        x = torch.cat([x.narrow(dim, start, x.shape[dim] - start), x.narrow(dim, 0, start)], dim)
+    return x
+
+
 def _counted(end: Any, size: int) -> Any:
     """A place from the front."""
     if isinstance(end, Tensor):

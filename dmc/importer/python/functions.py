@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from dmc.errors import ImportFailure
 from dmc.importer.python import leaving
 from dmc.importer.python.calls import noted_hook
+from dmc.importer.python.choices import logsumexp, rolled
 from dmc.importer.python.ctc import ctc_loss
 from dmc.importer.python.gradients import noted_gradient
 from dmc.importer.python.leaving import asked_by_library
@@ -96,6 +97,11 @@ def _masked_select(watch: Watch, function: Any, x: Tensor, mask: Tensor) -> Tens
 @_operand_by_name
 def _masked_scatter(watch: Watch, function: Any, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return watch.choices.scattered(function, x, mask, source)
+
+
+def _passed_to(replacement: Callable[..., Any]) -> Callable[..., Any]:
+    """The handler of a function for which another stands that may call it."""
+    return _operand_by_name(lambda watch, function, *args, **kwargs: replacement(function, *args, **kwargs))
 
 
 def _constants(watch: Watch, function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -244,6 +250,8 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     **{getattr(owner, name): _places for owner in (torch, torch.Tensor) for name in _PLACES},
     **dict.fromkeys((torch.masked_select, torch.Tensor.masked_select), _masked_select),
     **dict.fromkeys((torch.masked_scatter, torch.Tensor.masked_scatter), _masked_scatter),
+    **dict.fromkeys((torch.logsumexp, torch.Tensor.logsumexp), _passed_to(logsumexp)),
+    **dict.fromkeys((torch.roll, torch.Tensor.roll), _passed_to(rolled)),
     torch.Tensor.__len__: _length,
     torch.combinations: _instead(combinations),
     **dict.fromkeys((torch.narrow, torch.Tensor.narrow), _narrow),

@@ -20,6 +20,11 @@ _SAME = frozenset(
     " view_as reshape_as".split()
 )
 _EXPANSIONS = frozenset("expand expand_as broadcast_to".split())
+# Of these two operands may change places.
+_COMMUTATIVE = frozenset(
+    "add mul maximum minimum eq ne bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor"
+    " __and__ __or__ __xor__".split()
+)
 # These give whatever is in memory.
 _UNKNOWN = ("empty", "new_empty")
 Number = int
@@ -97,7 +102,10 @@ class Numbering:
             return type(leaf), str(leaf)
 
         leaves, tree = pytree.tree_flatten((node.args, node.kwargs))
-        return self._number(node.target, str(tree), () if is_by_element else shape, *map(described, leaves))
+        operands = [*map(described, leaves)]
+        if name_of(node.target) in _COMMUTATIVE and all(isinstance(each, fx.Node) for each in leaves):
+            operands.sort(key=str)
+        return self._number(node.target, str(tree), () if is_by_element else shape, *operands)
 
     def _first_column(self, node: fx.Node) -> Number | None:
         value, first = node.meta.get("val"), node.args[0] if node.args else None

@@ -1,6 +1,7 @@
 """What masks choose, of which data decide the number: computed of whole tensors.
 
 * values: whole tensors, and what is chosen of them
+* parts: how operands take part in a call, and what may not meet
 * calls: a call, and the table of rules
 * selecting: where masks choose, and where chosen numbers select
 * along: dimensions of such sizes that stay

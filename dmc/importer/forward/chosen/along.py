@@ -8,42 +8,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmc.importer.forward.chosen.calls import Call
-from dmc.importer.forward.chosen.values import highest, lowest
+from dmc.importer.forward.chosen.calls import Call, plain
+from dmc.importer.forward.chosen.parts import Fill
+from dmc.importer.forward.chosen.values import Chosen, highest, lowest
 
-ALONG: dict[str, Callable[[Call], Any]] = {}
-
-
-def _along(*names: str) -> Callable[[Callable[[Call], Any]], Callable[[Call], Any]]:
-    def register(function: Callable[[Call], Any]) -> Callable[[Call], Any]:
-        ALONG.update(dict.fromkeys(names, function))
-        return function
-
-    return register
-
-
-@_along("softmax", "log_softmax")
-def _softmax(call: Call) -> Any:
-    (x,) = call.chosen
-    # log 0, where none is chosen.
-    return call.unfilled(call.applied({"self": x.with_value(lowest(x.tensor.dtype), [call.dim(call.given["dim"])])}))
+# What changes nothing along the dimension where it is not chosen, and whether the result keeps that dimension.
+FILLS: dict[str, tuple[Callable[[Call], Fill], bool]] = {
+    "softmax": (lambda call: lowest, True),
+    "log_softmax": (lambda call: lowest, True),
+    "cumsum": (lambda call: 0, True),
+    "topk": (lambda call: lowest if call.given["largest"] else highest, False),
+}
 
 
-@_along("cumsum")
-def _cumsum(call: Call) -> Any:
-    (x,) = call.chosen
-    # 0 before the first that is chosen.
-    return call.unfilled(call.applied({"self": x.with_value(0, [call.dim(call.given["dim"])])}))
-
-
-@_along("topk")
-def _topk(call: Call) -> Any:
-    (x,) = call.chosen
-    dim, worst = call.dim(call.given["dim"]), lowest if call.given["largest"] else highest
-    extent = x.extents[dim]
-    assert extent is not None
+def topk(call: Call) -> Any:
+    """As eager, which raises where there are fewer: the loss is NaN. Places are counted among what is chosen."""
+    x, dim = call.given["self"], call.dim(call.given["dim"])
+    extent = x.extents[dim] if isinstance(x, Chosen) else None
+    if extent is None:
+        return plain(call)
     call.conditions.append(extent.count >= call.given["k"])
-    values, places = call.applied({"self": x.with_value(worst(x.tensor.dtype), [dim])})
+    values, places = call.applied()
     return call.made((values, ranked(extent.mask, places)))
 
 

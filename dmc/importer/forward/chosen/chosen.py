@@ -10,22 +10,22 @@ import torch
 from torch.utils import _pytree as pytree
 
 from dmc.importer.forward.chosen import losses, numbers, products, reductions, selecting, shapes, writes
-from dmc.importer.forward.chosen.calls import RULES, Call, Rule, Run
-from dmc.importer.forward.chosen.rows import by_elements, is_elementwise
+from dmc.importer.forward.chosen.calls import RULES, Call, Rule, Run, followed
+from dmc.importer.forward.chosen.rows import ELEMENTWISE, is_elementwise
 from dmc.importer.forward.chosen.values import Choices, Chosen, Count, is_sized_by_data, refused
 
 __all__ = ["losses", "products", "reductions", "shapes", "writes"]
 
 aten = torch.ops.aten
 # What makes tensors of sizes that masks decide.
-SELECTING: dict[Any, Rule] = {
-    aten.index.Tensor: selecting.indexed,
-    aten.masked_select.default: selecting.masked,
-    aten.nonzero.default: selecting.nonzero,
-    aten.nonzero_numpy.default: selecting.nonzero,
-    aten.argwhere.default: selecting.nonzero,
-    aten.where.default: selecting.nonzero,
+_SELECTING: dict[Any, Rule] = {
+    aten.masked_select.default: selecting.MASKED,
+    aten.nonzero.default: selecting.PLACES,
+    aten.nonzero_numpy.default: selecting.PLACES,
+    aten.argwhere.default: selecting.PLACES,
+    aten.where.default: selecting.PLACES,
 }
+SELECTING = (aten.index.Tensor, *_SELECTING)
 
 
 def computed(
@@ -54,11 +54,11 @@ def computed(
     if numbers.is_arithmetic(target):
         return numbers.computed(target, args, recorded)
     call = Call(target, args, kwargs, recorded, run, choices, conditions, is_written)
-    found = SELECTING.get(target) or RULES.get(call.name)
-    if found is None and is_elementwise(target):
-        found = by_elements
-    if found is None and not call.chosen:
-        found = by_elements
+    if target is aten.index.Tensor:
+        return followed(*selecting.indexing(call))
+    found = _SELECTING.get(target) or RULES.get(call.name)
+    if found is None and (is_elementwise(target) or not call.chosen):
+        found = ELEMENTWISE
     if found is None:
         raise refused("is not supported for what a mask chooses, whose number data decide")
-    return found(call)
+    return followed(call, found)

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmc.importer.forward.chosen.calls import Call, rule
+from dmc.importer.forward.chosen.calls import Call, plain, rule
+from dmc.importer.forward.chosen.parts import Parts
 from dmc.importer.forward.chosen.values import Chosen, Count, Extent, Extents, refused, size_of, sizes_of
 
 aten = torch.ops.aten
@@ -96,12 +97,14 @@ def _scaled(a: Any, b: Any) -> Extent | None:
     return Extent(count.extent.choice, count.extent.before, count.extent.after * factor)
 
 
-@rule("zeros", "ones", "full", "empty", "new_zeros", "new_ones", "new_full", "new_empty")
-def _made(call: Call) -> Any:
-    return call.made(call.applied())
+def _of_type(call: Call) -> Parts:
+    return Parts({}, unread=call.operands)
 
 
-@rule("arange")
+rule("zeros", "ones", "full", "empty", "new_zeros", "new_ones", "new_full", "new_empty", takes=_of_type)(plain)
+
+
+@rule("arange", takes=lambda call: Parts({}, makes=("numbers",)))
 def _numbered(call: Call) -> Any:
     """As many numbers as are chosen, from zero."""
     end = call.given["end"]

@@ -2,80 +2,73 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
-from dmc.importer.forward.chosen.calls import AGREE, DIFFERENT, Call, check_aligned, rule
-from dmc.importer.forward.chosen.values import Chosen, Extent, refused
+from dmc.importer.forward.chosen.calls import Call, plain, rule
+from dmc.importer.forward.chosen.parts import Label, Operand, Parts, rank_of
 
 _AT = {"linear": ("input", "weight"), "addmm": ("mat1", "mat2"), "baddbmm": ("batch1", "batch2"), "mv": ("self", "vec")}
-_BETWEEN = {"dot": ("self", "tensor"), "vdot": ("self", "other"), "bmm": ("self", "mat2"), "mm": ("self", "mat2")}
-# To these products `self` is added.
-_ADDED = ("addmm", "baddbmm")
-_OPERANDS = {**_AT, **_BETWEEN, "matmul": ("self", "other"), "inner": ("self", "other")}
+_BY_SELF = {"dot": "tensor", "vdot": "other", "bmm": "mat2", "mm": "mat2", "matmul": "other", "inner": "other"}
+_BETWEEN = {**_AT, **{name: ("self", other) for name, other in _BY_SELF.items()}}
+# To these products a third operand is added.
+_ADDED = {"addmm": "self", "baddbmm": "self", "linear": "bias"}
+_SUMMED = "summed"
 
 
-@rule(*_OPERANDS)
-def _product(call: Call) -> Any:
-    left, right = _OPERANDS[call.name]
-    places = {left: -1, right: _summed(call, call.given[right])}
-    changes = {name: _zeroed(call.given[name], place) for name, place in places.items()}
-    _check_meeting(call, call.given[left], call.given[right])
-    result = call.made(call.applied(changes))
-    if call.name in _ADDED:
-        check_aligned([each for each in (call.given["self"], result) if isinstance(each, Chosen)])
-    return result
+def _product(call: Call) -> Parts:
+    left, right = _BETWEEN[call.name]
+    x, y = rank_of(call.operands[left]), rank_of(call.operands[right])
+    of_left: list[Label] = [*_batch(x), "rows", _SUMMED][-x:]
+    if call.name in ("linear", "inner"):
+        # Of an inner product the dimensions of neither meet.
+        of_left = [*(("left", dim) for dim in range(x - 1)), _SUMMED]
+        of_right: list[Label] = [*(("right", dim) for dim in range(y - 1)), _SUMMED]
+        result = [*of_left[:-1], *of_right[:-1]]
+    else:
+        of_right = [_SUMMED] if y == 1 else [*_batch(y), _SUMMED, "columns"]
+        result = [*_batch(max(x, y)), *(["rows"] if x > 1 else []), *(["columns"] if y > 1 else [])]
+    labels: dict[str, Sequence[Label]] = {left: of_left, right: of_right}
+    if (added := _ADDED.get(call.name)) in call.operands:
+        rank = rank_of(call.operands[added])
+        labels[added] = result[len(result) - rank :]
+    return Parts(labels, result, {_SUMMED: 0})
 
 
-@rule("outer", "ger")
-def _outer(call: Call) -> Any:
-    return call.made(call.applied())
+def _batch(rank: int) -> list[Label]:
+    """Of dimensions before the last two, counted from the last."""
+    return [*range(-rank, -2)]
 
 
-@rule("einsum")
-def _einsum(call: Call) -> Any:
-    operands = call.given["tensors"]
-    terms = call.given["equation"].replace(" ", "").partition("->")[0].split(",")
-    found: dict[str, Extent] = {}
-    for term, operand in zip(terms, operands, strict=True):
-        for label, extent in (
-            zip(_labels(term, operand), operand.extents, strict=True) if isinstance(operand, Chosen) else ()
-        ):
-            if extent is not None and found.setdefault(label, extent) != extent:
-                raise refused(DIFFERENT, AGREE)
-    zeroed = [each.with_value(0) if isinstance(each, Chosen) else each for each in operands]
-    return call.unfilled(call.applied({"tensors": zeroed}))
+rule(*_BETWEEN, takes=_product)(plain)
 
 
-def _labels(term: str, operand: Chosen) -> list[str]:
+def _outer(call: Call) -> Parts:
+    labels = {name: [name] for name in call.operands}
+    return Parts(labels, {*call.operands})
+
+
+rule("outer", "ger", takes=_outer)(plain)
+
+
+def _einsum(call: Call) -> Parts:
+    terms, arrow, result = call.given["equation"].replace(" ", "").partition("->")
+    operands = {name: _labels(term, call.operands[name]) for name, term in _terms(terms)}
+    every = [label for each in operands.values() for label in each]
+    if not arrow:
+        result = "".join(each for each in every if every.count(each) == 1) + "..."
+    kept = {each for each in every if each.rstrip("0123456789") in result}
+    return Parts(operands, kept, dict.fromkeys({*every} - kept, 0))
+
+
+def _terms(terms: str) -> list[tuple[str, str]]:
+    return [(f"tensors.{place}", term) for place, term in enumerate(terms.split(","))]
+
+
+def _labels(term: str, operand: Operand) -> list[str]:
     """Of its dimensions; those of an ellipsis are numbered from the last."""
     before, ellipsis, after = term.partition("...")
-    count = operand.tensor.dim() - len(before) - len(after) if ellipsis else 0
+    count = rank_of(operand) - len(before) - len(after) if ellipsis else 0
     return [*before, *(f"...{number}" for number in reversed(range(count))), *after]
 
 
-def _check_meeting(call: Call, left: Any, right: Any) -> None:
-    """Raises ImportFailure where different masks choose what is multiplied, or along which several products lie."""
-    if not isinstance(left, Chosen) or not isinstance(right, Chosen):
-        return
-    one, other = left.extents[-1], right.extents[_summed(call, right)]
-    if one is not None and other is not None and one != other:
-        raise refused(DIFFERENT, AGREE)
-    if call.name in ("bmm", "baddbmm", "matmul"):
-        check_aligned(
-            [replace(each, extents=(*each.extents[:-2], None, None)[-each.tensor.dim() :]) for each in (left, right)]
-        )
-
-
-def _summed(call: Call, operand: Any) -> int:
-    """The dimension of the right operand that is summed over."""
-    if call.name in ("linear", "inner"):
-        return -1
-    rank = operand.tensor.dim() if isinstance(operand, Chosen) else operand.dim()
-    return -1 if rank == 1 else -2
-
-
-def _zeroed(x: Any, place: int) -> Any:
-    if not isinstance(x, Chosen) or x.extents[place] is None:
-        return x
-    return x.with_value(0, [place + x.tensor.dim()])
+rule("einsum", takes=_einsum)(plain)

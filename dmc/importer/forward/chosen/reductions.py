@@ -9,39 +9,54 @@ import torch
 from torch import Tensor
 
 from dmc.importer.forward.chosen.along import ranked
-from dmc.importer.forward.chosen.calls import Call, rule
+from dmc.importer.forward.chosen.calls import Call, plain, rule
+from dmc.importer.forward.chosen.parts import Parts, from_last, rank_of
 from dmc.importer.forward.chosen.values import Chosen, Extents, highest, lowest, refused
 
-# What does not change the result.
-_NOTHING = {
+_LARGEST, _SMALLEST = ("max", "amax", "argmax"), ("min", "amin", "argmin")
+_SUMS = {
     **dict.fromkeys(("sum", "nansum", "any", "count_nonzero", "norm", "linalg_vector_norm", "frobenius_norm"), 0),
     **dict.fromkeys(("all", "prod"), 1),
     "logsumexp": -math.inf,
 }
-_LARGEST, _SMALLEST = ("max", "amax", "argmax"), ("min", "amin", "argmin")
+# What does not change the result; of means and variances, that of the sums of which they are made.
+_NOTHING: dict[str, Any] = {
+    **_SUMS,
+    **dict.fromkeys(("mean", "var", "std"), 0),
+    **dict.fromkeys(_LARGEST, lowest),
+    **dict.fromkeys(_SMALLEST, highest),
+}
 
 
-def reduced_dims(call: Call) -> list[int]:
+def _reduced(call: Call) -> Parts:
+    """Along dimensions that are reduced what is not chosen counts as nothing."""
+    if "other" in call.given:
+        return from_last(call.operands)
+    (x,) = call.operands.values()
+    dims = {*call.dims(call.given.get("dim"))}
+    return Parts({"self": range(rank_of(x))}, {*range(rank_of(x))} - dims, dict.fromkeys(dims, _NOTHING[call.name]))
+
+
+def _reduced_dims(call: Call) -> list[int]:
     """Dimensions of which a mask decides the size, and along which an operation reduces."""
-    (x,) = call.chosen
-    return [dim for dim in call.dims(call.given.get("dim")) if x.extents[dim] is not None]
+    x = call.given["self"]
+    return [dim for dim in call.dims(call.given.get("dim")) if isinstance(x, Chosen) and x.extents[dim] is not None]
 
 
-@rule(*_NOTHING)
-def _reduced(call: Call) -> Any:
-    if not (dims := reduced_dims(call)):
-        return call.kept()
-    (x,) = call.chosen
+def _sum(call: Call) -> Any:
     power = call.given.get("ord", call.given.get("p"))
-    if isinstance(power, int | float) and power < 0:
+    if isinstance(power, int | float) and power < 0 and _reduced_dims(call):
         raise refused("takes a norm of a negative power of what a mask chooses")
-    return call.made(call.applied({"self": x.with_value(_NOTHING[call.name], dims)}))
+    return plain(call)
 
 
-@rule("mean")
+rule(*_SUMS, takes=_reduced)(_sum)
+
+
+@rule("mean", takes=_reduced)
 def _mean(call: Call) -> Any:
-    if not (dims := reduced_dims(call)):
-        return call.kept()
+    if not (dims := _reduced_dims(call)):
+        return plain(call)
     (x,) = call.chosen
     every = call.dims(call.given.get("dim"))
     keepdim = call.given.get("keepdim", False)
@@ -63,10 +78,10 @@ def elements(tensor: Tensor, extents: Extents, dims: list[int]) -> Tensor:
     return result
 
 
-@rule("var", "std")
+@rule("var", "std", takes=_reduced)
 def _variance(call: Call) -> Any:
-    if not (dims := reduced_dims(call)):
-        return call.kept()
+    if not (dims := _reduced_dims(call)):
+        return plain(call)
     (x,) = call.chosen
     every = call.dims(call.given.get("dim"))
     correction = call.given.get("correction", 1 if call.given.get("unbiased", True) else 0)
@@ -80,18 +95,17 @@ def _variance(call: Call) -> Any:
     return call.made((result.sqrt() if call.name == "std" else result).to(x.tensor.dtype))
 
 
-@rule(*_LARGEST, *_SMALLEST)
+@rule(*_LARGEST, *_SMALLEST, takes=_reduced)
 def _extreme(call: Call) -> Any:
     """As eager, which raises where there is none: the loss is NaN."""
-    if "other" in call.given or not (dims := reduced_dims(call)):
-        return call.kept()
+    if "other" in call.given or not (dims := _reduced_dims(call)):
+        return plain(call)
     (x,) = call.chosen
     for dim in dims:
         extent = x.extents[dim]
         assert extent is not None
         call.conditions.append(extent.count > 0)
-    worst = lowest if call.name in _LARGEST else highest
-    result = call.applied({"self": x.with_value(worst(x.tensor.dtype), dims)})
+    result = call.applied()
     if not isinstance(result, Tensor):
         values, places = result
         return call.made((values, _ranks(x, dims[0], places)))

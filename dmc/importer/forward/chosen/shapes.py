@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dmc.importer.forward.chosen.calls import Call, rule
+from dmc.importer.forward.chosen.calls import Call, plain, rule
+from dmc.importer.forward.chosen.parts import Parts, from_last, rank_of
 from dmc.importer.forward.chosen.values import Chosen, Extent, Sizes, refused, sizes_of
 
 _RESHAPED = "x[mask] has one row for each element that is chosen: reshape the rows only, or choose after the reshape"
 
 
-@rule("view", "reshape", "flatten", "unflatten", "view_as", "reshape_as", "_unsafe_view", "ravel")
+def _in_a_row(call: Call) -> Parts:
+    parts = from_last(call.operands, unread=("other",), moves=True)
+    return replace(parts, makes=parts.kept)
+
+
+@rule("view", "reshape", "flatten", "unflatten", "view_as", "reshape_as", "_unsafe_view", "ravel", takes=_in_a_row)
 def _reshaped(call: Call) -> Any:
     x = call.args[0]
     if not isinstance(x, Chosen):
@@ -52,13 +59,23 @@ def _regrouped(x: Chosen, sizes: Sizes, shape: Sequence[int]) -> list[Extent | N
     return found
 
 
-@rule("cat", "concat", "concatenate")
+def _side_by_side(call: Call) -> Parts:
+    """Along the dimension in which they are joined none meets another."""
+    dim = call.dim(call.given["dim"])
+    labels = {
+        name: [name if each == dim else each for each in range(rank_of(operand))]
+        for name, operand in call.operands.items()
+    }
+    return Parts(labels, {label for each in labels.values() for label in each}, makes=call.operands)
+
+
+@rule("cat", "concat", "concatenate", takes=_side_by_side)
 def _joined(call: Call) -> Any:
     parts, dim = list(call.given["tensors"]), call.dim(call.given["dim"])
     along = [each.extents[dim] if isinstance(each, Chosen) else None for each in parts]
     if not any(along):
-        return call.kept()
-    wholes = [each.filled if isinstance(each, Chosen) else each for each in parts]
+        return plain(call)
+    wholes = [call.whole(name) for name in call.operands]
     key = (
         "cat",
         *(whole.shape[dim] if extent is None else extent for whole, extent in zip(wholes, along, strict=True)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -129,9 +129,15 @@ class Chosen:
 
     def with_value(self, value: Any, dims: Sequence[int] | None = None) -> Tensor:
         """The whole tensor, with `value` at places that are not chosen along the dimensions, by default along all."""
-        is_all = dims is None or set(dims) == set(self.dims)
-        x = self.tensor if is_all else self.filled
-        return torch.where(self.mask(dims), x, torch.full([], value, dtype=x.dtype))
+        return self.with_values(dict.fromkeys(self.dims if dims is None else dims, value))
+
+    def with_values(self, values: Mapping[int, Any]) -> Tensor:
+        """The whole tensor, with values at places that are not chosen along their dimensions."""
+        result = self.tensor if set(values) == set(self.dims) else self.filled
+        for value in dict.fromkeys(values.values()):
+            mask = self.mask([dim for dim, each in values.items() if each == value])
+            result = torch.where(mask, result, torch.full([], value, dtype=result.dtype))
+        return result
 
     def _along(self, dim: int) -> Tensor:
         extent = self.extents[dim]
