@@ -100,7 +100,7 @@ def _kernels(job: Job, dataflow: Dataflow) -> Mapping[str, KernelFunction]:
     """Kernels whose results depend on all that they read: not on what is between the members of a bucket."""
     gaps: dict[str, set[tuple[int, int, int]]] = {name: set() for name in job.kernels}
     expected = expected_of(dataflow, mesh_of(job))
-    for kernel in [kernel for calls in expected.calls for kernel in calls]:
+    for kernel in [kernel for calls in expected.calls.values() for kernel in calls]:
         name = kernel.call.function
         for i, (value, operand) in enumerate(zip(kernel.operands, job.kernels[name].reads, strict=True)):
             place = 0

@@ -286,7 +286,7 @@ _OTHERS = {
 def test_stages_compute_what_the_step_does() -> None:
     stages = (_FIRST, _SECOND)
     found = expected_of(Dataflow(_WHOLE, stages, stages, stages, {}), Mesh(pp=2), stages=("pp",))
-    assert [sorted(each) for each in found.state] == [["a"], ["n"]]
+    assert {rank: sorted(each) for rank, each in found.state.items()} == {0: ["a"], 1: ["n"]}
 
 
 @pytest.mark.parametrize("name", _OTHERS)

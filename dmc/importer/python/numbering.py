@@ -103,7 +103,8 @@ class Numbering:
 
         leaves, tree = pytree.tree_flatten((node.args, node.kwargs))
         operands = [*map(described, leaves)]
-        if name_of(node.target) in _COMMUTATIVE and all(isinstance(each, fx.Node) for each in leaves):
+        is_commutative = isinstance(node.target, OpOverload) and name_of(node.target) in _COMMUTATIVE
+        if is_commutative and all(isinstance(each, fx.Node) for each in leaves):
             operands.sort(key=str)
         return self._number(node.target, str(tree), () if is_by_element else shape, *operands)
 
