@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from tests.choosing import WIDTH, Choosing, Use
 
-# Added to a loss, whose error is relative to it, so that terms that cancel are none.
+# Added to a loss, whose error is relative to it, and whose terms cannot cancel then: others are absolute values.
 _AWAY = 4.0
 # How many masks a program has.
 _MASKS = 4
@@ -108,7 +108,7 @@ def program(seed: int) -> tuple[Use, str]:
                 values.append(values[first][values[first][:, 0] > 0.0])
             else:
                 values.append(_whole(y, known[masks[first]], values[first])[known[other]])
-        return sum((REDUCED[name](values[i]) for name, i in ends), start=y.mean() + _AWAY)
+        return sum((REDUCED[name](values[i]).abs() for name, i in ends), start=y.mean() + _AWAY)
 
     return use, "; ".join(words)
 

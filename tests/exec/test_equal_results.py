@@ -6,6 +6,8 @@ is clamped, and wrapped again.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -96,11 +98,15 @@ class Capacity(nn.Module):
         return x + done[slot] * weight[:, None]
 
 
+# The function without its memory of what was compiled.
+_COMPILED: Any = kernels._compiled.__wrapped__  # pyright: ignore[reportPrivateUsage, reportFunctionMemberAccess]
+
+
 @pytest.mark.parametrize("ways", [kernels.WAYS[:1], kernels.WAYS[2:]], ids=["fused", "apart"])
 def test_indices_that_are_equal_are_right(monkeypatch: pytest.MonkeyPatch, ways: tuple[kernels.Way, ...]) -> None:
     monkeypatch.setattr(kernels, "WAYS", ways)
     # What is compiled in another way is neither used here nor left for other tests.
-    monkeypatch.setattr(kernels, "_compiled", kernels._compiled.__wrapped__)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(kernels, "_compiled", _COMPILED)
     torch.manual_seed(0)
     optimizer = dmc.optim.SGD(lr=0.1)
     dmc.compile(Chain(), optimizer=optimizer, example=(torch.randint(3, (8, 16)),), verify=True).close()
