@@ -40,7 +40,10 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--ranks", type=int, metavar="N", help=more)
     parser.add_argument("--axis", metavar="NAME", help="the mesh axis that grows (default: dp)")
     parser.add_argument(
-        "--show", type=_ranks, metavar="R,R", help=f"ranks in the trace and on the page (default: first {_MOST_SHOWN})"
+        "--show",
+        type=_ranks,
+        metavar="R,R",
+        help=f"ranks in the trace and on the page (default: first {_MOST_SHOWN} of those simulated)",
     )
     parser.add_argument("--trace", type=Path, metavar="JSON", help="write a trace for ui.perfetto.dev")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the timeline and memory over time")

@@ -36,8 +36,9 @@ def simulate(
     Raises DmcError if lanes wait for each other forever, if the machine lacks the ranks, a link or a rate, and if the
     job cannot grow this way.
     """
-    machine.check_ranks(ranks or job.size)
-    population = _population(job, machine, ranks or job.size, axis, fold)
+    wanted = job.size if ranks is None else ranks
+    machine.check_ranks(wanted)
+    population = _population(job, machine, wanted, axis, fold)
     spans = Player(job, machine, population).play()
     axis_grown = list(job.mesh)[population.axis] if isinstance(population, Grown) else None
     return Simulation(machine, job, population.ranks, population.copies, population.programs, spans, axis_grown)

@@ -19,8 +19,10 @@ def _logsumexp(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
 
 
 def _rolled(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
+    """Shifts and dimensions may be numbers or tuples, as eager takes them; also of what no mask chooses."""
     y = m.linear(x)[mask]
-    return (y.roll(2, 1) * x[mask]).sum() + (torch.roll(y, (-1,), dims=(-1,)) * m.scale).pow(2).mean()
+    mixed = (torch.roll(y, 1, (1,)) * torch.roll(y, (2,), 1) * torch.roll(x, 1, (1,))[mask]).mean()
+    return mixed + (y.roll(2, 1) * x[mask]).sum() + (torch.roll(y, (-1,), dims=(-1,)) * m.scale).pow(2).mean()
 
 
 def _pairs(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
@@ -65,6 +67,12 @@ def _of_other_pairs(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Te
     return functional.cross_entropy(scores, torch.arange(scores.shape[0]))
 
 
+def _of_pairs_with_one_ignored(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
+    """Which one of what is chosen, only the running step knows."""
+    scores = m.linear(x)[mask] @ x[mask].t()
+    return functional.cross_entropy(scores, torch.arange(scores.shape[0]), ignore_index=0)
+
+
 def _operands_that_may_not_change_places(m: Choosing, x: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
     a, b = x[..., 0], x[..., 1]
     return (m.linear(x)[a > b] * x[b > a]).sum()
@@ -74,6 +82,7 @@ def _operands_that_may_not_change_places(m: Choosing, x: Tensor, mask: Tensor, c
     ("fact", "use"),
     [
         ("works along a dimension whose size a mask decides", _of_other_pairs),
+        ("works along a dimension whose size a mask decides", _of_pairs_with_one_ignored),
         ("combines elements that different masks choose", _operands_that_may_not_change_places),
         ("roll depends on how many elements a mask chooses", lambda m, x, mask, c: m.linear(x)[mask].roll(1, 0).sum()),
         (

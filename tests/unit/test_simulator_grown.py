@@ -75,6 +75,8 @@ def test_what_cannot_grow_is_refused() -> None:
         simulate(_training(1, 4), wire, ranks=6)
     with pytest.raises(DmcError, match="8 ranks: cannot be simulated from a job without communication"):
         simulate(_training(1, 4), wire, ranks=8)
+    with pytest.raises(DmcError, match="do not fit a job of 2 ranks"):
+        simulate(_training(2), wire, ranks=0)
     uneven = job_of(Rank(0).launch(5), Rank(1).launch(6))
     with pytest.raises(DmcError, match="ranks 0 and 1: differ in command 0"):
         simulate(uneven, wire, ranks=4)

@@ -150,10 +150,11 @@ def logsumexp(function: Callable[..., Tensor], x: Tensor, dim: Any, keepdim: boo
 
 def rolled(function: Callable[..., Tensor], x: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """`torch.roll`, also along dimensions that masks leave alone, which PyTorch does not export."""
-    pairs = [(shifts, dims)] if isinstance(dims, int) else [*zip(shifts, dims or (), strict=False)] if dims else []
-    if not _is_sized_by_data(x) or not pairs or any(type(x.shape[dim]) is not int for _, dim in pairs):
+    shifted, along = ((each,) if isinstance(each, int) else tuple(each or ()) for each in (shifts, dims))
+    is_alike = len(shifted) == len(along) > 0
+    if not _is_sized_by_data(x) or not is_alike or any(type(x.shape[dim]) is not int for dim in along):
         return function(x, shifts) if dims is None else function(x, shifts, dims)
-    for shift, dim in pairs:
+    for shift, dim in zip(shifted, along, strict=True):
         start = -shift % x.shape[dim]
         x = torch.cat([x.narrow(dim, start, x.shape[dim] - start), x.narrow(dim, 0, start)], dim)
     return x

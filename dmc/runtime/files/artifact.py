@@ -61,8 +61,8 @@ class Artifact:
     form, with names that sort in pipeline order ("01-imported"). state: one array per entry of `signature.state`, in
     that order, of that shape and element type (bf16 is `ml_dtypes.bfloat16`). versions: the tools that built it
     (`dmc.runtime.files.versions.tool_versions`); must contain "iree-base-compiler". statistics: the compiler's counts,
-    by name ("dispatches": kernels that a step launches, over all ranks). requires: the processor that the code
-    requires: architecture, then features by LLVM's names ("x86_64", "avx2"); empty where the code is not for a CPU.
+    by name ("dispatches": kernels that a step launches, over all ranks). requires: the processor that its code
+    needs, by architecture, then features by LLVM's names ("x86_64", "avx2"); empty where the code is not for a CPU.
     ledger: the communication between ranks; empty for a step of one rank. job: the static programs of its ranks.
     certificate: what was proven about them, and about which code. code: what dmc replays on a GPU, where the step was
     compiled for one. unset: the names of state tensors without numbers, for which zeros stand in `state`: their weights

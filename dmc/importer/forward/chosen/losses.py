@@ -88,8 +88,12 @@ def _by_classes(call: Call) -> Any:
 
 
 def _is_of_pairs(call: Call) -> bool:
-    """Whether one mask chooses rows and classes, and the k-th row is of the k-th class, as between two views."""
+    """Whether one mask chooses rows and classes, and the k-th row is of the k-th class, as between two views.
+
+    A number to be ignored counts what is chosen, unless there is none.
+    """
     x, target = call.operands["self"], call.operands["target"]
     is_square = isinstance(x, Chosen) and isinstance(target, Chosen) and target.are_ranks and len(x.extents) == 2
     is_square = is_square and x.extents == target.extents * 2
-    return is_square and call.given["weight"] is None and not call.given.get("label_smoothing")
+    is_square = is_square and call.given["weight"] is None and call.given["ignore_index"] < 0
+    return is_square and not call.given.get("label_smoothing")
