@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from dmc.errors import PlanError
 from dmc.plans.patterns import find
@@ -21,6 +22,9 @@ from dmc.plans.verbs import (
 )
 from dmc.program.tuning import CUDNN
 from dmc.target import Target
+
+# Rules, also equal ones, each with the paths of the modules that it means.
+Found: TypeAlias = Sequence[tuple[OfModules, list[str]]]
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,10 @@ def outermost(paths: Iterable[str]) -> list[str]:
     return [path for path in every if known.isdisjoint(_around(path))]
 
 
-def _matched(rules: Iterable[Rule], modules: Iterable[str]) -> dict[OfModules, list[str]]:
+def _matched(rules: Iterable[Rule], modules: Iterable[str]) -> Found:
     # The model itself is the whole step.
     names = {path: None for path in modules if path}
-    return {rule: find(rule, rule.pattern, names, "module") for rule in rules if isinstance(rule, OfModules)}
+    return [(rule, find(rule, rule.pattern, names, "module")) for rule in rules if isinstance(rule, OfModules)]
 
 
 def _check_target(rule: Decompose | Implementation, facts: StepFacts) -> None:
@@ -98,9 +102,9 @@ def _check_movements(rule: OfMovements, rules: Sequence[Rule], facts: StepFacts)
         raise PlanError(str(rule), fact, "drop one of the two")
 
 
-def _check_same(found: Mapping[OfModules, list[str]], kind: type[Precision | Implementation]) -> None:
+def _check_same(found: Found, kind: type[Precision | Implementation]) -> None:
     first: dict[str, Precision | Implementation] = {}
-    for rule, paths in found.items():
+    for rule, paths in found:
         if not isinstance(rule, kind):
             continue
         for path in outermost(paths):
@@ -109,9 +113,9 @@ def _check_same(found: Mapping[OfModules, list[str]], kind: type[Precision | Imp
                 raise PlanError(str(rule), f"contradicts {other} of '{path}'", "drop one of the two, or narrow a path")
 
 
-def _check_opened(found: Mapping[OfModules, list[str]]) -> None:
-    opened = {path: rule for rule, paths in found.items() if isinstance(rule, Decompose) for path in paths}
-    for rule, paths in found.items():
+def _check_opened(found: Found) -> None:
+    opened = {path: rule for rule, paths in found if isinstance(rule, Decompose) for path in paths}
+    for rule, paths in found:
         if not isinstance(rule, Implementation) or rule.by != CUDNN:
             continue
         for path in paths:
@@ -120,18 +124,15 @@ def _check_opened(found: Mapping[OfModules, list[str]]) -> None:
                 raise PlanError(str(rule), fact, "drop one of the two")
 
 
-def _check_types(found: Mapping[OfModules, list[str]], facts: StepFacts) -> None:
-    """Of modules that compute in a type in which they would anyway."""
-    types = {path: rule for rule, paths in found.items() if isinstance(rule, Precision) for path in outermost(paths)}
-    for rule, paths in found.items():
-        if not isinstance(rule, Precision):
-            continue
-        for path in outermost(paths):
-            around = next((types[each] for each in _around(path) if each in types), None)
-            before = around if types[path] is rule else types[path]
-            if rule.dtype == (facts.precision if before is None else before.dtype):
-                by = f'precision="{facts.precision}" of the step' if before is None else str(before)
-                raise PlanError(str(rule), f"has no effect: '{path}' computes in {rule.dtype} by {by}", "leave it out")
+def _check_types(found: Found, facts: StepFacts) -> None:
+    """Of a rule without which every module that it means would compute in the same type: the last of several."""
+    said = [(rule, outermost(paths)) for rule, paths in found if isinstance(rule, Precision)]
+    for index, (rule, paths) in reversed([*enumerate(said)]):
+        others = {path: other for other, own in said[:index] + said[index + 1 :] for path in own}
+        before = [next((others[each] for each in (path, *_around(path)) if each in others), None) for path in paths]
+        if all(rule.dtype == (facts.precision if each is None else each.dtype) for each in before):
+            by = f'precision="{facts.precision}" of the step' if before[0] is None else str(before[0])
+            raise PlanError(str(rule), f"has no effect: '{paths[0]}' computes in {rule.dtype} by {by}", "leave it out")
 
 
 def _around(path: str) -> Iterator[str]:

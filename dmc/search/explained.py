@@ -7,7 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from dmc.arguments import check_meaning, check_model, checked_mesh, micro_batches, precision_named, tuning_table
+from dmc.arguments import (
+    check_examples,
+    check_meaning,
+    check_model,
+    checked_mesh,
+    micro_batches,
+    precision_named,
+    tuning_table,
+)
 from dmc.cache import Cache, using
 from dmc.errors import DmcError, PlanError
 from dmc.machine import machine as machine_named
@@ -47,7 +55,7 @@ class Figures:
         kernels = [[each for each in own if isinstance(each, Launch)] for own in by_rank]
         movements = [[each for each in own if isinstance(each, Collective)] for own in by_rank]
         return Figures(
-            ns=simulate(job, machine_named(problem.machine, problem.tuning)).step_ns,
+            ns=simulate(job, machine_named(problem.machine, problem.tuning), fold=True).step_ns,
             memory=max(device_bytes(own.program.arenas) for own in job.classes),
             kernels=max(map(len, kernels)),
             traffic=max(sum(bytes_of(job, each) for each in own) for own in kernels),
@@ -125,6 +133,7 @@ def explain(
     check_meaning(loss, one, seed)
     check_model(model, loss)
     ranks = 1 if mesh is None else mesh.size
+    accumulate = check_examples(one, accumulate, False, None)[1][0]
     name = machine or machine_for(targets(target)[0].machine, ranks)
     given = (model, loss, optimizer, one, precision_named(precision), target, name, ranks)
     table = tuning_table(tuning, targets(target))

@@ -10,8 +10,9 @@ from torch import nn
 
 import dmc
 from dmc.cli.main import main
-from dmc.errors import PlanError
-from dmc.search import explain
+from dmc.errors import DmcError, PlanError
+from dmc.search import explain, explained
+from dmc.simulator import Simulation, simulate
 
 
 def _step(plan: Any) -> dict[str, Any]:
@@ -51,6 +52,18 @@ def test_lines_of_movements_and_kernels() -> None:
     assert f"{(apart.ns - none.ns) * 1e-6:+.3f} ms" in total
 
 
+def test_ranks_that_do_the_same_are_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Simulation] = []
+
+    def watched(*given: Any, **named: Any) -> Simulation:
+        seen.append(simulate(*given, **named))
+        return seen[-1]
+
+    monkeypatch.setattr(explained, "simulate", watched)
+    explain(**_step(dmc.plan(dmc.Mesh(dp=4)).data_parallel("dp")))
+    assert [(each.ranks, len(each.programs)) for each in seen] == [(4, 1), (4, 1)]
+
+
 def test_a_line_that_is_no_plan_alone_belongs_to_what_follows() -> None:
     # All is in f32, until the second line says otherwise of what is around.
     found = explain(**_step(dmc.plan().precision("0.1", "fp32").precision(".0", "bf16")))
@@ -77,3 +90,11 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert '.keep_apart("1")' in capsys.readouterr().out
     assert main(["plan", "--explain", "tests.unit.test_plan_explained:make", "--why", "1"]) == 1
     assert "leave files, --search and --why out" in capsys.readouterr().err
+
+
+def test_micro_batches_in_a_list_as_of_compile() -> None:
+    step = _step(dmc.plan().keep_apart("1"))
+    (_, one), (_, listed) = (explain(**step, accumulate=given).lines for given in (2, [2]))
+    assert listed == one
+    with pytest.raises(DmcError, match="has 2 numbers, and the examples are 1"):
+        explain(**step, accumulate=[2, 2])

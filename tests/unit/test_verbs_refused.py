@@ -63,8 +63,20 @@ ANY: list[tuple[Build, str]] = [
         'precision("h.1", "bf16-mixed"): contradicts precision("h.*", "bf16") of \'h.1\'',
     ),
     (
-        lambda plan: plan.precision("h.1", "bf16").precision("h.*.up", "bf16"),
-        'precision("h.*.up", "bf16"): has no effect: \'h.1.up\' computes in bf16 by precision("h.1", "bf16")',
+        lambda plan: plan.precision("h.1", "bf16").precision("h.1.*", "bf16"),
+        'precision("h.1.*", "bf16"): has no effect: \'h.1.norm\' computes in bf16 by precision("h.1", "bf16")',
+    ),
+    (
+        lambda plan: plan.precision("h.*", "bf16").precision("h.0", "bf16"),
+        'precision("h.0", "bf16"): has no effect: \'h.0\' computes in bf16 by precision("h.*", "bf16")',
+    ),
+    (
+        lambda plan: plan.precision("h.0", "bf16").precision("h.*", "bf16"),
+        'precision("h.0", "bf16"): has no effect: \'h.0\' computes in bf16 by precision("h.*", "bf16")',
+    ),
+    (
+        lambda plan: plan.precision("h.0", "bf16").precision("h.0", "bf16"),
+        'precision("h.0", "bf16"): has no effect: \'h.0\' computes in bf16 by precision("h.0", "bf16")',
     ),
     (
         lambda plan: plan.precision("h.*.spare", "bf16"),

@@ -16,6 +16,7 @@ from dmc.dialect.kinds import traits_of
 from dmc.dialect.labels import module_path
 from dmc.errors import PlanError
 from dmc.plans.verbs import Decompose, OfModules, Precision, Verb
+from dmc.program.labels import UPDATE
 from dmc.step_function import find_step
 from dmc.walk import listed
 
@@ -61,10 +62,13 @@ def _check_computed(module: ir.Module, verb: OfModules) -> None:
     for op in listed(find_step(module)):
         if is_opened and not (op.name == CompositeOp.OPERATION_NAME and traits_of(op.opview).is_whole):
             continue
-        if len(op.results) and roots_of([verb], module_path(op.location)) != (None,):
+        label = module_path(op.location)
+        # The optimizer computes with what a module holds, not the module.
+        if len(op.results) and not label.endswith(UPDATE) and roots_of([verb], label) != (None,):
             return
     what = "no composite that is a kernel of its own" if is_opened else "nothing"
-    raise PlanError(str(verb), f"has no effect: the step computes {what} in these modules", "leave it out")
+    hint = "leave it out" if is_opened else "name modules whose forward is called, or leave it out"
+    raise PlanError(str(verb), f"has no effect: the step computes {what} in these modules", hint)
 
 
 def _attribute(verb: Verb) -> ir.Attribute:
