@@ -21,6 +21,7 @@ from dmc.lowering.cuda.device_code import device_code
 from dmc.lowering.cuda.native import UNMEASURED, as_launched, kernel_key, native_kernels, ways_of
 from dmc.lowering.kernel_code import CodeLibrary
 from dmc.machine.files import machine
+from dmc.memo import Memo
 from dmc.program import Job, Kernel, Lane, Launch, Operand, Program, Range
 from dmc.program.code import Attention, DeviceCode, Dispatch, Heads, Place
 from dmc.program.device_contract import check_device_code
@@ -144,7 +145,7 @@ def test_the_table_decides(module: ir.Module) -> None:
 
 def test_it_is_never_used_unmeasured(module: ir.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = DmcError("attention", "does not compile")
-    monkeypatch.setattr(native_steps, "_KNOWN", {})
+    monkeypatch.setattr(native_steps, "_KNOWN", Memo[Any, Any](1))
     monkeypatch.setattr(native_steps, "compile_all", lambda requests: [refused for _ in requests])
     library, declined = native_kernels(module, ["attention_0"])
     assert not library.native and declined == {"attention_0": "does not compile"}
