@@ -33,28 +33,26 @@ def asked(
     """The programs that train, by name, and what is evaluated. given: optimizer, example, loss and accumulate of a step
     without phases. Raises DmcError for arguments that no compilation accepts.
     """
-    requests, beside = _asked(model, phases, given, evaluation, evaluated, plan, precision, seed, verify)
-    if plan is None or not has_narrow(plan.rules):
-        return requests, beside
-    narrow = {name: replace(each, has_narrow=True) for name, each in requests.items()}
-    return narrow, tuple(replace(each, has_narrow=True) for each in beside)
+    if phases is None:
+        requests, beside = _of_one(model, given, evaluation, evaluated, plan, precision, seed, verify)
+    else:
+        check_model(model, None, verify, is_called=False)
+        check_phases(model, phases, given, evaluation, evaluated)
+        requests, beside = _of_phases(model, phases, evaluation, evaluated, plan, precision, seed)
+    is_narrow = plan is not None and has_narrow(plan.rules)
+    marked = {name: replace(each, has_narrow=is_narrow) for name, each in requests.items()}
+    return marked, tuple(replace(each, has_narrow=is_narrow) for each in beside)
 
 
-def _asked(
+def _of_phases(
     model: nn.Module,
-    phases: Any,
-    given: Mapping[str, Any],
+    phases: Mapping[str, Phase],
     evaluation: Any,
     evaluated: Any,
     plan: Recipe | None,
     precision: Precision,
     seed: int,
-    verify: bool | None,
 ) -> tuple[dict[str, Request], tuple[Request, ...]]:
-    if phases is None:
-        return _of_one(model, given, evaluation, evaluated, plan, precision, seed, verify)
-    check_model(model, None, verify, is_called=False)
-    check_phases(model, phases, given, evaluation, evaluated)
     if plan is not None and (rule := next((rule for rule in plan.rules if isinstance(rule, Pipeline)), None)):
         fact = f"cuts the one loss of a model, and the phases {', '.join(phases)} have one each"
         raise PlanError(str(rule), fact, hint="leave it out: data parallelism, ZeRO and tensor parallelism take phases")

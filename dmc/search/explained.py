@@ -7,15 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from dmc.arguments import (
-    check_examples,
-    check_meaning,
-    check_model,
-    checked_mesh,
-    micro_batches,
-    precision_named,
-    tuning_table,
-)
+from dmc.arguments import check_examples, checked_mesh, micro_batches
 from dmc.cache import Cache, using
 from dmc.errors import DmcError, PlanError
 from dmc.machine import machine as machine_named
@@ -25,6 +17,7 @@ from dmc.plans import Plan, Recipe
 from dmc.program import Collective, Job, Launch, device_bytes
 from dmc.program.describe import bytes_of
 from dmc.program.sizes import size_text
+from dmc.search.automatic import problem_of
 from dmc.search.problem import Problem, single
 from dmc.search.trial import Trials
 from dmc.search.written import line_of
@@ -103,22 +96,13 @@ class Explained:
 
 def explain(
     *,
-    model: Any,
-    optimizer: Any = None,
-    example: Any = None,
-    loss: Any = None,
-    phases: Any = None,
-    precision: str = "fp32",
-    accumulate: Any = None,
-    mesh: Any = None,
     plan: Any = None,
+    mesh: Any = None,
+    accumulate: Any = None,
     target: str = "cpu",
     machine: str | None = None,
-    memory_cap: int | None = None,
-    tuning: Any = None,
-    seed: int = 0,
     observer: Observer | None = None,
-    **_: Any,
+    **given: Any,
 ) -> Explained:
     """What each line of the plan among keyword arguments of `dmc.compile` changes, by simulation; no code is made for
     kernels. Raises PlanError without a plan, an optimizer or an example, and for phases; DmcError as `dmc.compile` does
@@ -126,18 +110,14 @@ def explain(
     """
     if not isinstance(plan, Recipe) or not plan.rules:
         raise PlanError("plan", "has no lines to explain", "pass a plan of your own, as to dmc.compile")
-    if optimizer is None or example is None or phases is not None:
+    if given.get("optimizer") is None or given.get("example") is None or given.get("phases") is not None:
         fact = "is explained for one step with an optimizer and an example"
         raise PlanError("a plan", fact, "pass both, as to dmc.compile, and no phases")
-    one, mesh = single(example), checked_mesh(mesh, plan)
-    check_meaning(loss, one, seed)
-    check_model(model, loss)
+    mesh = checked_mesh(mesh, plan)
     ranks = 1 if mesh is None else mesh.size
-    accumulate = check_examples(one, accumulate, False, None)[1][0]
+    accumulate = check_examples(single(given["example"]), accumulate, False, None)[1][0]
     name = machine or machine_for(targets(target)[0].machine, ranks)
-    given = (model, loss, optimizer, one, precision_named(precision), target, name, ranks)
-    table = tuning_table(tuning, targets(target))
-    problem = Problem(*given, memory_cap=memory_cap or 0, seed=seed, tuning=table)
+    problem = replace(problem_of(**given, target=target, machine=name), ranks=ranks)
     with using(Cache.of(os.environ)):
         return Explained(tuple(_lines(problem, plan, accumulate, observer or Observer())))
 

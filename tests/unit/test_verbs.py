@@ -21,6 +21,7 @@ from dmc.plans.verbs import Bucket, Decompose, Implementation, KeepApart, Overla
 from dmc.search import written
 from dmc.step_function import find_step
 from dmc.walk import walk
+from tests.blocks import Blocks
 
 PLAN = (
     dmc.plan(dmc.Mesh(dp=2))
@@ -89,29 +90,9 @@ def _products_of_attention() -> str:
     return "\n".join(f'{line} loc("{next(places)}#aten.mm")' if "linalg.matmul" in line else line for line in lines)
 
 
-class _Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(8), nn.Linear(8, 16), nn.Linear(16, 8)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
-
-
-class _Model(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.h, self.head = nn.ModuleList([_Block(), _Block()]), nn.Linear(8, 4)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for block in self.h:
-            x = block(x)
-        return self.head(x)
-
-
 def _narrow(plan: dmc.plans.Recipe, kind: Kind) -> set[str]:
     """The modules of which products have factors in bf16; in those of others all are in f32."""
-    model = _Model()
+    model = Blocks()
     example = torch.ones(4, 8), torch.zeros(4, dtype=torch.int64)
     with ir.Context() as context, ir.Location.unknown():
         dmc.dialect.load(context)
@@ -140,7 +121,7 @@ def test_precision_of_modules_in_steps_of_every_precision() -> None:
 
 
 def test_a_module_has_its_own_forward_again_also_after_an_error() -> None:
-    model = _Model()
+    model = Blocks()
     vars(model.head)["forward"] = own = model.head.forward
     within = precisions(model, dmc.plan().precision("head|h.0", "bf16").rules, None)
     within.__enter__()

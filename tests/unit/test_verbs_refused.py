@@ -11,33 +11,14 @@ from torch import nn
 
 import dmc
 from dmc.errors import PlanError
+from tests.blocks import Blocks
 
 # Of any arguments, also of those that type checkers refuse.
 Build = Callable[[Any], Any]
 
 
-class _Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm, self.up, self.down, self.spare = nn.LayerNorm(8), nn.Linear(8, 16), nn.Linear(16, 8), nn.Linear(8, 8)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.down(nn.functional.relu(self.up(self.norm(x))))
-
-
-class _Model(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.h, self.head = nn.ModuleList([_Block(), _Block()]), nn.Linear(8, 4)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for block in self.h:
-            x = block(x)
-        return self.head(x)
-
-
 def _compile(build: Build, mesh: dmc.Mesh | None, options: dict[str, Any]) -> None:
-    model, example = _Model(), (torch.ones(4, 8), torch.zeros(4, dtype=torch.int64))
+    model, example = Blocks(), (torch.ones(4, 8), torch.zeros(4, dtype=torch.int64))
     plan = build(dmc.plan() if mesh is None else dmc.plan(mesh).data_parallel("dp"))
     given: dict[str, Any] = {"optimizer": dmc.optim.SGD(lr=0.1), "verify": False, **options}
     dmc.compile_artifact(model, loss=nn.functional.cross_entropy, example=example, plan=plan, **given)

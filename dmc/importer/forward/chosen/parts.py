@@ -31,11 +31,10 @@ class Parts:
     other. kept: labels along which each place of the result is computed of this place alone, or of what `fills`
     leaves of others. fills: by label what is put at places that are not chosen, which changes nothing. summed: labels
     along which the rule adds up terms, each of its place alone. Along a label that is in none of these nothing may be
-    chosen. met: by label what the rule itself chooses along it. unread: operands of
-    which only type or shape matters. broadcasts: whether dimensions of size one meet any. moves: whether elements are
-    only moved, so that those not chosen may be anything. makes: labels of which the rule makes what the
-    result is chosen by. different: fact and
-    hint where masks differ.
+    chosen. met: by label what the rule itself chooses along it. unread: operands of which only type or shape matters.
+    broadcasts: whether dimensions of size one meet any. moves: whether elements are only moved, so that those not
+    chosen may be anything. makes: labels of which the rule makes what the result is chosen by. different: fact and hint
+    where masks differ.
     """
 
     labels: Mapping[str, Sequence[Label]]
