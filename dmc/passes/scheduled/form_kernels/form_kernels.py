@@ -37,8 +37,8 @@ class FormKernels(Pass):
     supports.
 
     What saves the most bytes through device memory is fused first, but nothing of modules that the plan keeps apart
-    (`dm.verbs`) with what is not of them. reasons: print on stderr the bytes through device
-    memory before and after, the kernels of each kind, and what prevented the largest remaining fusions.
+    (`dm.verbs`) with what is not of them. reasons: print on stderr the bytes through device memory before and after,
+    the kernels of each kind, and what prevented the largest remaining fusions.
     """
 
     name = "dm-form-kernels"

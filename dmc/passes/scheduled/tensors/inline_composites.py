@@ -30,8 +30,7 @@ class InlineComposites(Pass):
 
     keep_whole: composites worth a kernel of their own (`dmc/composites.py`) stay where an implementation of
     `dmc.kernels` supports them, with their decompositions, which define them, unless the plan has them opened
-    (`dm.verbs`). reasons: print on stderr which composites
-    stay, and why the others do not.
+    (`dm.verbs`). reasons: print on stderr which composites stay, and why the others do not.
     """
 
     name = "dm-inline-composites"
