@@ -55,11 +55,10 @@ class LogObserver(Observer):
         wait = FIRST_S
         while not ended.wait(wait):
             seconds = time.perf_counter() - self._begin
-            print(
-                f"dmc: compiling for {seconds:.0f} s: {self._stage}, {self._done} of {self._planned} stages done",
-                file=self._stream,
-                flush=True,
-            )
+            # A search does not know beforehand how many plans it will try.
+            done = f"{self._done} of {self._planned}" if self._planned else str(self._done)
+            said = f"dmc: compiling for {seconds:.0f} s: {self._stage}, {done} stages done"
+            print(said, file=self._stream, flush=True)
             wait = EVERY_S
 
 

@@ -123,10 +123,10 @@ def explain(
 
 
 def _lines(problem: Problem, plan: Recipe, accumulate: Any, observer: Observer) -> Iterator[Line]:
-    trials = Trials()
-    for count in range(len(plan.rules) + 1):
+    trials, texts = Trials(), [_start(plan), *map(line_of, plan.rules)]
+    observer.plan(texts)
+    for count, text in enumerate(texts):
         part = replace(plan, rules=plan.rules[:count])
-        text = line_of(plan.rules[count - 1]) if count else _start(plan)
         try:
             with observer.stage(text):
                 parts = micro_batches(accumulate, part)

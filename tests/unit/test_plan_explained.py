@@ -11,6 +11,7 @@ from torch import nn
 import dmc
 from dmc.cli.main import main
 from dmc.errors import DmcError, PlanError
+from dmc.observer import RecordingObserver
 from dmc.search import explain, explained
 from dmc.simulator import Simulation, simulate
 
@@ -24,7 +25,9 @@ def _step(plan: Any) -> dict[str, Any]:
 
 def test_lines_of_movements_and_kernels() -> None:
     plan = dmc.plan(dmc.Mesh(dp=2)).data_parallel("dp").bucket(1).overlap(False).keep_apart("0.1")
-    found = explain(**_step(plan))
+    observer = RecordingObserver()
+    found = explain(**_step(plan), observer=observer)
+    assert observer.planned == tuple(line.text for line in found.lines) == tuple(each.name for each in observer.times)
     none, data, alone, in_turn, apart = (line.figures for line in found.lines)
     assert none and data and alone and in_turn and apart
     assert (none.movements, none.moved) == (0, 0)

@@ -65,4 +65,4 @@ def test_the_first_line_comes_within_two_seconds() -> None:
     assert progress.FIRST_S < 2.0
     code = "import time; from dmc.progress import shown\nwith shown() as seen:\n    time.sleep(1.9)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert re.fullmatch(r"dmc: compiling for \d s: begins, 0 of 0 stages done\n", result.stderr)
+    assert re.fullmatch(r"dmc: compiling for \d s: begins, 0 stages done\n", result.stderr)
